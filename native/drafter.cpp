@@ -1,0 +1,45 @@
+#include "drafter.h"
+
+#include <algorithm>
+
+#include "error.h"
+#include "llama_ext.h"
+
+namespace gc {
+
+Drafter::Drafter(llama_model *model, llama_context *target, const ContextOptions &options)
+    : context_(make_context(model, options, target)),
+      n_vocab_(llama_vocab_n_tokens(llama_model_get_vocab(model))),
+      batch_(1, llama_model_n_embd_out(model)),
+      state_(static_cast<size_t>(llama_model_n_embd_out(model))) {
+    llama_set_embeddings_nextn(context_.get(), true, /*masked=*/true);
+}
+
+void Drafter::begin(const std::vector<float> &hidden) {
+    drafts_.clear();
+    state_ = hidden;
+}
+
+// One drafter pass: (token, state) -> the next token's distribution and the next state. The position
+// stays that of the last committed token for the whole round, as the drafter was trained.
+llama_token Drafter::step(llama_token token, llama_pos position, const Sampling &sampling,
+                          Random &random) {
+    batch_.clear();
+    batch_.add(token, position, /*wants_logits=*/true);
+    std::copy(state_.begin(), state_.end(), batch_.embedding(0));
+    batch_.decode(context_.get());
+
+    const float *logits = llama_get_logits_ith(context_.get(), 0);
+    const float *next_state = llama_get_embeddings_nextn_ith(context_.get(), 0);
+    if (logits == nullptr || next_state == nullptr) {
+        throw Error(GC_DECODE_FAILED, "the drafter's pass returned no row");
+    }
+    Draft draft;
+    shape(logits, n_vocab_, sampling, draft.q);
+    draft.token = draw(draft.q, random);
+    std::copy(next_state, next_state + state_.size(), state_.begin());
+    drafts_.push_back(std::move(draft));
+    return drafts_.back().token;
+}
+
+}  // namespace gc

@@ -1,0 +1,107 @@
+#include "engine.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "error.h"
+#include "log.h"
+
+namespace gc {
+
+namespace {
+
+ModelPtr load(const char *path) {
+    clear_log();
+    ModelPtr model(llama_model_load_from_file(path, llama_model_default_params()));
+    if (!model) {
+        throw Error(GC_LOAD_FAILED, std::string("llama.cpp cannot load ") + path + logged_reason());
+    }
+    return model;
+}
+
+}  // namespace
+
+Engine::Engine(const char *target_path, const char *drafter_path) : target_(load(target_path)) {
+    vocab_ = llama_model_get_vocab(target_.get());
+    if (drafter_path != nullptr) {
+        drafter_ = load(drafter_path);
+        const llama_vocab *drafter_vocab = llama_model_get_vocab(drafter_.get());
+        if (llama_vocab_n_tokens(drafter_vocab) != vocab_size() ||
+            llama_model_n_embd_out(drafter_.get()) != llama_model_n_embd(target_.get())) {
+            throw Error(GC_LOAD_FAILED, "the drafter belongs to another target");
+        }
+    }
+    for (llama_token token = 0; token < vocab_size(); ++token) {
+        if (llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_USER_DEFINED) {
+            matched_spellings_.emplace_back(llama_vocab_get_text(vocab_, token));
+        }
+    }
+}
+
+bool Engine::is_marker(llama_token token) const {
+    return llama_vocab_get_attr(vocab_, token) &
+           (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_USER_DEFINED);
+}
+
+void Engine::tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_token> &out) const {
+    std::vector<llama_token> tokens(static_cast<size_t>(n_bytes) + 1);
+    int32_t n = llama_tokenize(vocab_, text, n_bytes, tokens.data(),
+                               static_cast<int32_t>(tokens.size()), false, false);
+    if (n < 0) {
+        throw Error(GC_INTERNAL, "llama.cpp cannot tokenize the text");
+    }
+    tokens.resize(static_cast<size_t>(n));
+    if (n_bytes > 1 && std::any_of(tokens.begin(), tokens.end(),
+                                   [this](llama_token token) { return is_marker(token); })) {
+        // A merge spelled a marker: halves cannot contain it whole for ever.
+        tokenize_into(text, n_bytes / 2, out);
+        tokenize_into(text + n_bytes / 2, n_bytes - n_bytes / 2, out);
+        return;
+    }
+    out.insert(out.end(), tokens.begin(), tokens.end());
+}
+
+// With special tokens off, llama.cpp still matches user-defined ones, and Gemma 4's channel and tool
+// markers are of that kind. Cutting the text after the first byte of every match leaves no match.
+std::vector<llama_token> Engine::tokenize(const char *text, int32_t n_bytes) const {
+    const std::string_view view(text, static_cast<size_t>(n_bytes));
+    std::set<size_t> cuts;
+    for (const std::string &spelling : matched_spellings_) {
+        if (spelling.size() < 2) {
+            continue;
+        }
+        for (size_t at = view.find(spelling); at != view.npos; at = view.find(spelling, at + 1)) {
+            cuts.insert(at + 1);
+        }
+    }
+    cuts.insert(view.size());
+
+    std::vector<llama_token> tokens;
+    size_t start = 0;
+    for (const size_t cut : cuts) {
+        if (cut > start) {
+            tokenize_into(text + start, static_cast<int32_t>(cut - start), tokens);
+        }
+        start = cut;
+    }
+    return tokens;
+}
+
+std::string Engine::piece(llama_token token) const {
+    if (is_marker(token)) {
+        return {};
+    }
+    std::string bytes(32, '\0');
+    int32_t n = llama_token_to_piece(vocab_, token, bytes.data(),
+                                     static_cast<int32_t>(bytes.size()), 0, false);
+    if (n < 0) {
+        bytes.resize(static_cast<size_t>(-n));
+        n = llama_token_to_piece(vocab_, token, bytes.data(), static_cast<int32_t>(bytes.size()), 0,
+                                 false);
+    }
+    bytes.resize(static_cast<size_t>(std::max(n, 0)));
+    return bytes;
+}
+
+}  // namespace gc

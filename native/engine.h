@@ -1,0 +1,46 @@
+// A loaded pair of models and the target's vocabulary.
+
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "llama.h"
+
+namespace gc {
+
+struct ModelDeleter {
+    void operator()(llama_model *model) const { llama_model_free(model); }
+};
+using ModelPtr = std::unique_ptr<llama_model, ModelDeleter>;
+
+class Engine {
+public:
+    // Throws Error(GC_LOAD_FAILED) with llama.cpp's own words. drafter_path may be null.
+    Engine(const char *target_path, const char *drafter_path);
+
+    llama_model *target() const { return target_.get(); }
+    llama_model *drafter() const { return drafter_.get(); }
+    const llama_vocab *vocab() const { return vocab_; }
+    int32_t vocab_size() const { return llama_vocab_n_tokens(vocab_); }
+
+    // Plain content to token ids; no spelling of a control token becomes that token.
+    std::vector<llama_token> tokenize(const char *text, int32_t n_bytes) const;
+    // The bytes of a token, none for a control token.
+    std::string piece(llama_token token) const;
+    bool is_end(llama_token token) const { return llama_vocab_is_eog(vocab_, token); }
+
+private:
+    // A token that structures the chat and must never come out of plain text.
+    bool is_marker(llama_token token) const;
+    void tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_token> &out) const;
+
+    ModelPtr target_;
+    ModelPtr drafter_;
+    const llama_vocab *vocab_ = nullptr;
+    // Spellings that llama.cpp matches even in plain text: its user-defined tokens.
+    std::vector<std::string> matched_spellings_;
+};
+
+}  // namespace gc

@@ -1,0 +1,156 @@
+// The C interface of libgemmachat: a Gemma 4 target and its MTP drafter on llama.cpp.
+//
+// An engine is a loaded pair of models. A session is one timeline of tokens on an engine: its
+// caller passes full token prefixes and receives tokens; positions, KV cells and logits stay
+// inside. Every function that can fail returns a gc_status, and gc_last_error() then says why.
+// Handles may be used from any thread, by one thread at a time; gc_session_cancel alone may be
+// called while another thread is inside the session.
+
+#ifndef GEMMACHAT_H
+#define GEMMACHAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GC_API __attribute__((visibility("default")))
+
+#define GC_ABI_VERSION 1
+
+// Most tokens drafted in one round, and the rows of one verification pass that this needs.
+#define GC_MAX_DRAFT 7
+#define GC_MAX_WIDTH (GC_MAX_DRAFT + 1)
+
+typedef enum gc_status {
+    GC_OK = 0,
+    GC_CANCELLED = 1,      // gc_session_cancel was called
+    GC_BAD_ARGUMENT = 2,   // the caller passed something that makes no sense
+    GC_LOAD_FAILED = 3,    // llama.cpp refused a model file
+    GC_OUT_OF_MEMORY = 4,  // an allocation failed
+    GC_CONTEXT_FULL = 5,   // the tokens do not fit into the session's context
+    GC_DECODE_FAILED = 6,  // llama.cpp failed inside a pass
+    GC_BAD_LOGITS = 7,     // the model produced NaN, or nothing above -infinity
+    GC_INTERNAL = 8        // anything else
+} gc_status;
+
+typedef struct gc_engine gc_engine;
+typedef struct gc_session gc_session;
+
+GC_API uint32_t gc_abi_version(void);
+// The llama-cpp-python release whose headers this library was compiled with.
+GC_API const char *gc_built_for(void);
+// What the last failed call on this thread has to say: one sentence, never NULL.
+GC_API const char *gc_last_error(void);
+
+// ---- engine -------------------------------------------------------------------------------------
+
+// Loads a target and, unless drafter_path is NULL, its drafter.
+GC_API gc_status gc_engine_load(const char *target_path, const char *drafter_path,
+                                gc_engine **engine);
+GC_API void gc_engine_free(gc_engine *engine);
+
+GC_API int32_t gc_vocab_size(const gc_engine *engine);
+GC_API int32_t gc_context_length(const gc_engine *engine);
+
+// Tokenizes UTF-8 text as plain content: the spelling of a control token is text like any other.
+// Writes up to capacity ids; *n_tokens is the full count either way.
+GC_API gc_status gc_tokenize(const gc_engine *engine, const char *text, int32_t n_bytes,
+                             int32_t *tokens, int32_t capacity, int32_t *n_tokens);
+// The bytes a token stands for; none for a control token. Writes up to capacity bytes.
+GC_API gc_status gc_token_piece(const gc_engine *engine, int32_t token, char *bytes,
+                                int32_t capacity, int32_t *n_bytes);
+// True for a token that ends the model's turn.
+GC_API bool gc_token_is_end(const gc_engine *engine, int32_t token);
+
+// ---- session ------------------------------------------------------------------------------------
+
+typedef struct gc_session_params {
+    int32_t n_ctx;      // tokens the session can hold
+    int32_t n_threads;  // threads of a pass
+    bool exact;         // every pass after prefill runs at GC_MAX_WIDTH rows
+    bool trace_logits;  // fill gc_token.logits_hash
+} gc_session_params;
+
+typedef struct gc_sampling {
+    float temperature;  // 0: greedy
+    int32_t top_k;      // 0: all
+    float top_p;        // 1: all
+    float min_p;        // 0: all
+    uint64_t seed;
+} gc_sampling;
+
+typedef struct gc_token {
+    int32_t id;
+    bool from_draft;        // drafted and accepted, not drawn from the target
+    float logprob;          // natural log under the target's softmax at temperature 1, unfiltered
+    uint64_t logits_hash;   // of the target's logits row that decided the token, when traced
+} gc_token;
+
+// Totals since the last gc_session_sync. Times in seconds.
+typedef struct gc_stats {
+    int64_t cached_tokens;     // of the synced prompt, found in the KV cache
+    int64_t rounds;            // verification passes
+    int64_t drafted;
+    int64_t accepted;
+    int64_t drafted_by_position[GC_MAX_DRAFT];
+    int64_t accepted_by_position[GC_MAX_DRAFT];
+    double prefill_s;
+    double draft_s;
+    double verify_s;
+    double sample_s;
+} gc_stats;
+
+// The bookkeeping of a session, for tests and diagnostics.
+typedef struct gc_inspection {
+    int64_t n_committed;    // tokens of the timeline
+    int64_t n_cached;       // of them, in the KV cache: all but the last
+    int64_t position_max;   // largest position that llama.cpp's memory holds, -1 if empty
+    uint64_t state_bytes;   // size of the sequence's state in llama.cpp: grows with every cell
+    bool has_hidden;        // the hidden row that produced the last token is known
+    uint64_t hidden_hash;   // of that row, 0 if unknown
+} gc_inspection;
+
+GC_API gc_status gc_session_new(gc_engine *engine, const gc_session_params *params,
+                                gc_session **session);
+GC_API void gc_session_free(gc_session *session);
+
+// Makes the timeline equal to these tokens: keeps the longest common prefix that the KV cache still
+// holds, prefills the rest. When cancelled, the timeline is a prefix of the tokens.
+GC_API gc_status gc_session_sync(gc_session *session, const int32_t *tokens, int32_t n_tokens);
+// How the tokens from here on are drawn. Restarts the random stream from the seed.
+GC_API gc_status gc_session_set_sampling(gc_session *session, const gc_sampling *sampling);
+// One round: drafts up to n_draft tokens (-1: as many as pay), verifies them in one target pass and
+// appends 1 to n_draft + 1 tokens to the timeline, at most max_tokens. out needs GC_MAX_WIDTH
+// places. When it fails or is cancelled the timeline is what it was.
+GC_API gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_tokens,
+                                 gc_token *out, int32_t *n_out);
+// Asks the call that is running, or else the next one, to stop within one pass. Any thread.
+GC_API void gc_session_cancel(gc_session *session);
+// Takes back a cancel that nothing has answered.
+GC_API void gc_session_clear_cancel(gc_session *session);
+GC_API void gc_session_stats(const gc_session *session, gc_stats *stats);
+
+GC_API void gc_session_inspect(const gc_session *session, gc_inspection *inspection);
+// The logits after the timeline, computed by a pass of the given width (its other rows padding)
+// that leaves no trace. logits needs gc_vocab_size places.
+GC_API gc_status gc_session_probe(gc_session *session, int32_t width, float *logits);
+
+// ---- verification alone -------------------------------------------------------------------------
+
+// One round on given logits, without a model: n_draft rows of drafter logits, from which the drafts
+// are drawn, and n_draft + 1 rows of target logits, each of n_vocab floats. Repeats it n_rounds
+// times on one random stream; round r writes its count to n_out[r] and its tokens to
+// out[r * GC_MAX_WIDTH ...].
+GC_API gc_status gc_verify_rounds(const float *target_logits, const float *drafter_logits,
+                                  int32_t n_draft, int32_t n_vocab, const gc_sampling *sampling,
+                                  int32_t n_rounds, int32_t *out, int32_t *n_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
