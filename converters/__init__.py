@@ -1,0 +1,15 @@
+"""Converts a Gemma 4 checkpoint (config.json, safetensors, tokenizer.json) to one GGUF file.
+
+Imports nothing else from gemmachat, so that it can be used and read on its own.
+"""
+
+from .conversion import convert
+from .errors import CheckpointError, CheckpointNotFoundError, ConversionError, OutputError
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointNotFoundError",
+    "ConversionError",
+    "OutputError",
+    "convert",
+]

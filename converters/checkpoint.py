@@ -1,0 +1,246 @@
+"""A checkpoint on disk: config.json and safetensors, checked before any number is read.
+
+Only safetensors is accepted, never pickle. A file is a u64 header length, a JSON header and the
+data; every size that the header claims is compared with the bytes that exist.
+"""
+
+import math
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import CheckpointError, CheckpointNotFoundError, quoted
+from .jsonfile import JsonObject, parse_json, read_json
+
+MAX_CONFIG_BYTES = 4 << 20
+MAX_HEADER_BYTES = 100 << 20
+MAX_INDEX_BYTES = 100 << 20
+MAX_DIMS = 8
+CHUNK_BYTES = 16 << 20
+
+_DTYPE_BYTES = {
+    "BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1,
+    "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
+    "U32": 4, "I32": 4, "F32": 4,
+    "U64": 8, "I64": 8, "F64": 8,
+}  # fmt: skip
+_FLOAT_DTYPES = ("F32", "F16", "BF16")
+_INTEGER_DTYPES = ("I64", "I32")
+_SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """Where one tensor lies: `begin` counts bytes from the start of `file`."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A folder whose config and tensor directory have been read and checked."""
+
+    folder: Path
+    config: JsonObject
+    tensors: Mapping[str, StoredTensor]
+
+    def float_rows(self, name: str) -> Iterator[npt.NDArray[np.float32]]:
+        """The tensor as float32 blocks of whole rows, [n, row_width], in order.
+
+        A row is the last dimension. Raises CheckpointError for a type other than F32, F16, BF16.
+        """
+        tensor = self.tensors[name]
+        if tensor.dtype not in _FLOAT_DTYPES:
+            raise CheckpointError(
+                f"Tensor {quoted(name)} has type {tensor.dtype}, "
+                f"but only {', '.join(_FLOAT_DTYPES)} can be converted."
+            )
+        width = tensor.shape[-1] if tensor.shape else 1
+        rows = math.prod(tensor.shape) // width
+        step = max(1, CHUNK_BYTES // (4 * width))
+        for start in range(0, rows, step):
+            count = min(step, rows - start)
+            block = _read(tensor, start * width, count * width).reshape(count, width)
+            if not np.isfinite(block).all():
+                raise CheckpointError(
+                    f"Tensor {quoted(name)} holds a value that is not a finite number, "
+                    "so the checkpoint is damaged."
+                )
+            yield block
+
+    def integers(self, name: str) -> npt.NDArray[np.int64]:
+        """The whole tensor as int64. Raises CheckpointError for a type other than I64, I32."""
+        tensor = self.tensors[name]
+        if tensor.dtype not in _INTEGER_DTYPES:
+            raise CheckpointError(
+                f"Tensor {quoted(name)} has type {tensor.dtype}, but it must hold integers."
+            )
+        kind = np.dtype("<i8" if tensor.dtype == "I64" else "<i4")
+        values = _read_raw(tensor, 0, math.prod(tensor.shape), kind)
+        return values.astype(np.int64).reshape(tensor.shape)
+
+
+def open_checkpoint(folder: Path) -> Checkpoint:
+    """Reads the config and the tensor directory of `folder`, which may be sharded.
+
+    Raises CheckpointNotFoundError where a file is missing, CheckpointError where one is damaged.
+    """
+    if not folder.is_dir():
+        raise CheckpointNotFoundError(
+            f"{quoted(folder, 200)} is not a folder: "
+            "give the folder that holds config.json and model.safetensors."
+        )
+    config = read_json(folder / "config.json", max_bytes=MAX_CONFIG_BYTES)
+    single = folder / "model.safetensors"
+    index = folder / "model.safetensors.index.json"
+    if single.is_file():
+        return Checkpoint(folder, config, _read_header(single))
+    if index.is_file():
+        return Checkpoint(folder, config, _read_shards(folder, index))
+    raise CheckpointNotFoundError(
+        f"{quoted(folder, 200)} holds neither model.safetensors nor model.safetensors.index.json; "
+        "only safetensors checkpoints can be converted."
+    )
+
+
+def _read_shards(folder: Path, index: Path) -> dict[str, StoredTensor]:
+    weight_map = read_json(index, max_bytes=MAX_INDEX_BYTES).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError(f"{quoted(index, 200)} has no weight_map.")
+    shards: dict[str, dict[str, StoredTensor]] = {}
+    for shard in weight_map.values():
+        # A name from the index may not lead out of the folder.
+        if not isinstance(shard, str) or not _SHARD_NAME.fullmatch(shard):
+            raise CheckpointError(
+                f"{quoted(index, 200)} names the shard {quoted(shard)}, "
+                "which is not a plain .safetensors file name."
+            )
+        if shard not in shards:
+            shards[shard] = _read_header(folder / shard)
+    tensors: dict[str, StoredTensor] = {}
+    for name, shard in weight_map.items():
+        if name not in shards[shard]:
+            raise CheckpointError(
+                f"{quoted(index, 200)} places tensor {quoted(name)} in {quoted(shard)}, "
+                "which does not hold it."
+            )
+        tensors[name] = shards[shard][name]
+    stored = sum(len(shard_tensors) for shard_tensors in shards.values())
+    if stored != len(tensors):
+        raise CheckpointError(
+            f"The shards beside {quoted(index, 200)} hold {stored} tensors "
+            f"but the index lists {len(tensors)}."
+        )
+    return tensors
+
+
+def _read_header(path: Path) -> dict[str, StoredTensor]:
+    where = quoted(path, 200)
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            prefix = file.read(8)
+            if len(prefix) < 8:
+                raise CheckpointError(f"{where} is only {size} bytes long: it is truncated.")
+            (length,) = struct.unpack("<Q", prefix)
+            if length > min(MAX_HEADER_BYTES, size - 8):
+                raise CheckpointError(
+                    f"{where} claims a header of {length} bytes, but it is {size} bytes long "
+                    f"and a header may have at most {MAX_HEADER_BYTES}."
+                )
+            header = file.read(length)
+    except FileNotFoundError:
+        raise CheckpointNotFoundError(f"{where} is missing: the checkpoint is incomplete.") from None
+    except OSError as error:
+        raise CheckpointError(f"{where} cannot be read: {error.strerror or error}.") from error
+    entries = parse_json(header, where=f"The header of {where}")
+    data_begin = 8 + length
+    spans: list[tuple[int, int, str]] = []
+    tensors: dict[str, StoredTensor] = {}
+    for name, entry in entries.items():
+        if name == "__metadata__":
+            continue
+        dtype, shape, begin, end = _check_entry(name, entry, where)
+        spans.append((begin, end, name))
+        tensors[name] = StoredTensor(name, dtype, shape, path, data_begin + begin)
+    _check_spans(spans, size - data_begin, where)
+    return tensors
+
+
+def _check_entry(name: str, entry: Any, where: str) -> tuple[str, tuple[int, ...], int, int]:
+    what = f"Tensor {quoted(name)} in {where}"
+    if not isinstance(entry, dict):
+        raise CheckpointError(f"{what} has no description.")
+    dtype = entry.get("dtype")
+    if not isinstance(dtype, str) or dtype not in _DTYPE_BYTES:
+        raise CheckpointError(f"{what} has the unknown type {quoted(dtype)}.")
+    shape = entry.get("shape")
+    if not _is_counts(shape) or len(shape) > MAX_DIMS or 0 in shape:
+        raise CheckpointError(f"{what} has the impossible shape {quoted(shape)}.")
+    offsets = entry.get("data_offsets")
+    if not _is_counts(offsets) or len(offsets) != 2:
+        raise CheckpointError(f"{what} has the impossible offsets {quoted(offsets)}.")
+    begin, end = offsets
+    expected = math.prod(shape) * _DTYPE_BYTES[dtype]
+    if end - begin != expected:
+        raise CheckpointError(
+            f"{what} spans {end - begin} bytes where its shape and type need {expected}."
+        )
+    return dtype, tuple(shape), begin, end
+
+
+def _is_counts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+
+
+def _check_spans(spans: list[tuple[int, int, str]], data_bytes: int, where: str) -> None:
+    position = 0
+    for begin, end, name in sorted(spans):
+        if begin != position:
+            problem = "overlaps the one before it" if begin < position else "leaves a hole before it"
+            raise CheckpointError(f"Tensor {quoted(name)} in {where} {problem}.")
+        position = end
+    if position > data_bytes:
+        raise CheckpointError(
+            f"{where} is truncated: its tensors need {position} bytes and {data_bytes} are there."
+        )
+    if position < data_bytes:
+        raise CheckpointError(
+            f"{where} has {data_bytes - position} bytes after its last tensor that belong to none."
+        )
+
+
+def _read(tensor: StoredTensor, first: int, count: int) -> npt.NDArray[np.float32]:
+    if tensor.dtype == "F32":
+        return _read_raw(tensor, first, count, np.dtype("<f4")).astype(np.float32, copy=False)
+    if tensor.dtype == "F16":
+        return _read_raw(tensor, first, count, np.dtype("<f2")).astype(np.float32)
+    # bfloat16 is the upper half of a float32.
+    high = _read_raw(tensor, first, count, np.dtype("<u2")).astype(np.uint32)
+    return (high << 16).view(np.float32)
+
+
+def _read_raw(
+    tensor: StoredTensor, first: int, count: int, kind: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    try:
+        with tensor.file.open("rb") as file:
+            file.seek(tensor.begin + first * kind.itemsize)
+            data = file.read(count * kind.itemsize)
+    except OSError as error:
+        raise CheckpointError(
+            f"{quoted(tensor.file, 200)} cannot be read: {error.strerror or error}."
+        ) from error
+    if len(data) != count * kind.itemsize:
+        raise CheckpointError(f"{quoted(tensor.file, 200)} became shorter while it was read.")
+    return np.frombuffer(data, kind)

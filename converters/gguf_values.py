@@ -1,0 +1,85 @@
+"""Typed GGUF metadata values. A GGUF key carries its type, and readers insist on the right one."""
+
+import enum
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+class ValueType(enum.IntEnum):
+    """Type ids of the GGUF format, as far as a Gemma 4 file needs them."""
+
+    UINT32 = 4
+    INT32 = 5
+    FLOAT32 = 6
+    BOOL = 7
+    STRING = 8
+    ARRAY = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One metadata value as it is stored: its type id and its encoded bytes."""
+
+    type: ValueType
+    encoded: bytes
+
+
+Metadata = dict[str, Value]
+
+
+def uint32(value: int) -> Value:
+    return Value(ValueType.UINT32, struct.pack("<I", value))
+
+
+def float32(value: float) -> Value:
+    return Value(ValueType.FLOAT32, struct.pack("<f", value))
+
+
+def boolean(value: bool) -> Value:
+    return Value(ValueType.BOOL, struct.pack("<?", value))
+
+
+def string(value: str) -> Value:
+    return Value(ValueType.STRING, encode_string(value))
+
+
+def uint32_array(values: Iterable[int]) -> Value:
+    return _array(ValueType.UINT32, np.asarray(list(values), "<u4"))
+
+
+def int32_array(values: Iterable[int] | npt.NDArray[np.integer]) -> Value:
+    return _array(ValueType.INT32, np.asarray(values, "<i4"))
+
+
+def float32_array(values: Iterable[float] | npt.NDArray[np.floating]) -> Value:
+    return _array(ValueType.FLOAT32, np.asarray(values, "<f4"))
+
+
+def boolean_array(values: Iterable[bool]) -> Value:
+    return _array(ValueType.BOOL, np.asarray(list(values), np.uint8))
+
+
+def string_array(values: Iterable[str]) -> Value:
+    items = [encode_string(value) for value in values]
+    head = struct.pack("<IQ", ValueType.STRING, len(items))
+    return Value(ValueType.ARRAY, head + b"".join(items))
+
+
+def encode_string(text: str) -> bytes:
+    data = text.encode("utf-8")
+    return struct.pack("<Q", len(data)) + data
+
+
+def encode_metadata(metadata: Mapping[str, Value]) -> bytes:
+    return b"".join(
+        encode_string(key) + struct.pack("<I", value.type) + value.encoded
+        for key, value in metadata.items()
+    )
+
+
+def _array(item: ValueType, values: npt.NDArray[np.generic]) -> Value:
+    return Value(ValueType.ARRAY, struct.pack("<IQ", item, values.size) + values.tobytes())
