@@ -68,6 +68,7 @@ class FakeSession(Session):
         self._engine = engine
         self._timeline: list[int] = []
         self._cancel = threading.Event()
+        self._hanging = threading.Event()
         self._stats: Stats | None = None
 
     def generate(
@@ -106,6 +107,7 @@ class FakeSession(Session):
         made = accepted = rounds = 0
         for index, token in enumerate([*script, self._engine.vocab.control("<turn|>")]):
             if index == self._engine.hang_at:
+                self._hanging.set()
                 self._cancel.wait()
             ended: FinishReason | None = None
             if self._cancel.is_set():
@@ -166,6 +168,15 @@ class FakeSession(Session):
 
     def cancel(self) -> None:
         self._cancel.set()
+
+    def cancel_soon(self) -> None:
+        """Cancel once an answer waits at `hang_at`."""
+
+        def wait_and_cancel() -> None:
+            self._hanging.wait()
+            self.cancel()
+
+        threading.Thread(target=wait_and_cancel).start()
 
     def stats(self) -> Stats:
         assert self._stats is not None
