@@ -12,7 +12,8 @@ from gemmachat.prompt import Message, PromptFormat
 from gemmachat.sampling import SamplingParams
 
 if TYPE_CHECKING:
-    from gemmachat.engine import DraftPolicy, Engine, FinishReason, Session, Stats
+    from gemmachat.engine import DraftPolicy, Engine, FinishReason, Session
+    from gemmachat.stats import Stats
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 
-from gemmachat.engine import DraftPolicy, Engine, FinishReason, Session, Stats, TokenEvent
+from gemmachat.engine import DraftPolicy, Engine, FinishReason, Session, TokenEvent
 from gemmachat.errors import ContextFullError, DamagedFileError
 from gemmachat.sampling import SamplingParams
+from gemmachat.stats import Stats
 
 CONTROLS = ("<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>")
 E_SERIES_TEMPLATE = "{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}{% endfor %}"
@@ -58,8 +59,9 @@ class ByteVocab:
 class FakeSession(Session):
     """Plays `answers` one by one; the last one again and again."""
 
-    def __init__(self, engine: FakeEngine, n_ctx: int, exact: bool) -> None:
+    def __init__(self, engine: FakeEngine, n_ctx: int, threads: int | None, exact: bool) -> None:
         self.n_ctx = n_ctx
+        self.threads = threads
         self.exact = exact
         self.prompts: list[list[int]] = []
         self.samplings: list[SamplingParams] = []
@@ -69,7 +71,7 @@ class FakeSession(Session):
         self._timeline: list[int] = []
         self._cancel = threading.Event()
         self._hanging = threading.Event()
-        self._stats: Stats | None = None
+        self._stats = Stats()
 
     def generate(
         self,
@@ -159,7 +161,7 @@ class FakeSession(Session):
             accepted=accepted,
             acceptance_rate=1.0 if accepted else 0.0,
             mean_accepted_length=made / rounds if rounds else 0.0,
-            accepted_by_position=[accepted, 0],
+            accepted_by_position=(1.0, 0.5) if accepted else (),
             draft_s=0.5,
             verify_s=1.0,
             sample_s=0.125,
@@ -179,7 +181,6 @@ class FakeSession(Session):
         threading.Thread(target=wait_and_cancel).start()
 
     def stats(self) -> Stats:
-        assert self._stats is not None
         return self._stats
 
     def close(self) -> None:
@@ -209,8 +210,15 @@ class FakeEngine(Engine):
         self.sessions: list[FakeSession] = []
         self.closed = False
 
-    def session(self, *, n_ctx: int | None = None, exact: bool = False) -> FakeSession:
-        self.sessions.append(FakeSession(self, n_ctx or self.context_length, exact))
+    def session(
+        self,
+        *,
+        n_ctx: int | None = None,
+        threads: int | None = None,
+        exact: bool = False,
+        trace_logits: bool = False,
+    ) -> FakeSession:
+        self.sessions.append(FakeSession(self, n_ctx or self.context_length, threads, exact))
         return self.sessions[-1]
 
     def close(self) -> None:
