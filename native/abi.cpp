@@ -103,6 +103,14 @@ int32_t gc_context_length(const gc_engine *engine) {
     return llama_model_n_ctx_train(engine->impl.target());
 }
 
+const char *gc_chat_template(const gc_engine *engine) {
+    return llama_model_chat_template(engine->impl.target(), nullptr);
+}
+
+int32_t gc_control_token(const gc_engine *engine, const char *spelling) {
+    return engine->impl.control_token(spelling);
+}
+
 gc_status gc_tokenize(const gc_engine *engine, const char *text, int32_t n_bytes, int32_t *tokens,
                       int32_t capacity, int32_t *n_tokens) {
     return guarded([&] {

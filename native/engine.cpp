@@ -33,10 +33,15 @@ Engine::Engine(const char *target_path, const char *drafter_path) : target_(load
         }
     }
     for (llama_token token = 0; token < vocab_size(); ++token) {
-        if (llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_USER_DEFINED) {
-            matched_spellings_.emplace_back(llama_vocab_get_text(vocab_, token));
+        if (is_marker(token)) {
+            markers_.emplace(llama_vocab_get_text(vocab_, token), token);
         }
     }
+}
+
+llama_token Engine::control_token(const char *spelling) const {
+    const auto found = markers_.find(spelling);
+    return found == markers_.end() ? -1 : found->second;
 }
 
 bool Engine::is_marker(llama_token token) const {
@@ -67,7 +72,7 @@ void Engine::tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_
 std::vector<llama_token> Engine::tokenize(const char *text, int32_t n_bytes) const {
     const std::string_view view(text, static_cast<size_t>(n_bytes));
     std::set<size_t> cuts;
-    for (const std::string &spelling : matched_spellings_) {
+    for (const auto &[spelling, token] : markers_) {
         if (spelling.size() < 2) {
             continue;
         }

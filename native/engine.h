@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ public:
     const llama_vocab *vocab() const { return vocab_; }
     int32_t vocab_size() const { return llama_vocab_n_tokens(vocab_); }
 
+    // The id of the control token that is spelled so, -1 if there is none.
+    llama_token control_token(const char *spelling) const;
     // Plain content to token ids; no spelling of a control token becomes that token.
     std::vector<llama_token> tokenize(const char *text, int32_t n_bytes) const;
     // The bytes of a token, none for a control token.
@@ -39,8 +42,7 @@ private:
     ModelPtr target_;
     ModelPtr drafter_;
     const llama_vocab *vocab_ = nullptr;
-    // Spellings that llama.cpp matches even in plain text: its user-defined tokens.
-    std::vector<std::string> matched_spellings_;
+    std::map<std::string, llama_token> markers_;  // by spelling
 };
 
 }  // namespace gc

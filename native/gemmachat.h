@@ -56,6 +56,11 @@ GC_API void gc_engine_free(gc_engine *engine);
 GC_API int32_t gc_vocab_size(const gc_engine *engine);
 GC_API int32_t gc_context_length(const gc_engine *engine);
 
+// The target's chat template, NULL if its file has none. Lives as long as the engine.
+GC_API const char *gc_chat_template(const gc_engine *engine);
+
+// The id of the control token that is spelled so, -1 if there is none.
+GC_API int32_t gc_control_token(const gc_engine *engine, const char *spelling);
 // Tokenizes UTF-8 text as plain content: the spelling of a control token is text like any other.
 // Writes up to capacity ids; *n_tokens is the full count either way.
 GC_API gc_status gc_tokenize(const gc_engine *engine, const char *text, int32_t n_bytes,

@@ -1,0 +1,334 @@
+"""A loaded pair of models and the timelines that run on it.
+
+An `Engine` is a target, its drafter and their vocabulary. A `Session` is one timeline: it takes the
+whole prompt every time, reuses what its KV cache already holds, and streams one event per token.
+
+    with Engine.load("target.gguf", "drafter.gguf") as engine, engine.session() as session:
+        for event in session.generate(prompt_tokens, SamplingParams(temperature=0.0)):
+            print(event.text, end="")
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Protocol
+
+from gemmachat import bridge
+from gemmachat.bridge import MAX_DRAFT
+from gemmachat.errors import ContextFullError, DamagedFileError, UsageError
+from gemmachat.gguf_info import check_pair, read_header
+from gemmachat.sampling import MAX_SEED, SamplingParams
+from gemmachat.sanitize import Utf8Stream
+from gemmachat.stats import Stats, measure
+
+DraftPolicy = Literal["auto", "off"] | int
+FinishReason = Literal["stop", "length", "context", "cancelled"]
+
+DEFAULT_CONTEXT = 4096
+MAX_THREADS = 512  # what ggml accepts
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """One token of the answer, or the end of it."""
+
+    text: str
+    """Text that this token completes; "" for a control token or an unfinished character."""
+    token: int | None
+    """Token id; None only in a last event that reports why the answer stopped without a token."""
+    from_draft: bool
+    """Whether the drafter proposed the token and the target accepted it."""
+    logprob: float
+    """Natural log of the token's probability under the target's softmax at temperature 1."""
+    finish_reason: FinishReason | None
+    """Set on the last event."""
+
+
+class Vocab(Protocol):
+    """Text to token ids and back."""
+
+    @property
+    def size(self) -> int:
+        """Number of token ids."""
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of plain content; the spelling of a control token is text."""
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token, none for a control token."""
+
+    def control(self, name: str) -> int:
+        """Id of a control token by its exact spelling; raises `DamagedFileError` if absent."""
+
+    def is_end(self, token: int) -> bool:
+        """Whether the token ends the model's turn."""
+
+
+class ModelVocab:
+    """The vocabulary of a loaded target."""
+
+    def __init__(self, handle: bridge.EngineHandle) -> None:
+        self._handle = handle
+        self._size = handle.vocab_size()
+        self._pieces: dict[int, bytes] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of token ids."""
+        return self._size
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of plain content; the spelling of a control token is text."""
+        return self._handle.tokenize(text)
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token, none for a control token."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._handle.piece(token)
+        return piece
+
+    def control(self, name: str) -> int:
+        """Id of a control token by its exact spelling; raises `DamagedFileError` if absent."""
+        token = self._handle.control_token(name)
+        if token is None:
+            raise DamagedFileError(f"the model's vocabulary has no control token {name}")
+        return token
+
+    def is_end(self, token: int) -> bool:
+        """Whether the token ends the model's turn."""
+        return self._handle.is_end(token)
+
+
+class Engine:
+    """A loaded target with its drafter. Use `Engine.load`, and close it or use `with`."""
+
+    def __init__(
+        self, handle: bridge.EngineHandle, target: Path, *, has_drafter: bool, threads: int
+    ) -> None:
+        self._handle = handle
+        self._threads = threads
+        self._sessions: list[Session] = []
+        self.vocab: Vocab = ModelVocab(handle)
+        self.model_name = target.stem
+        self.context_length = handle.context_length()
+        self.chat_template = handle.chat_template()
+        self.has_drafter = has_drafter
+
+    @classmethod
+    def load(
+        cls,
+        target: Path | str,
+        drafter: Path | str | None = None,
+        *,
+        threads: int | None = None,
+    ) -> Engine:
+        """Check both files' headers and load them; passes run on `threads` threads.
+
+        Raises `NotFoundError`, `DamagedFileError` or `PairMismatchError`, before native code has
+        seen a file that fails the check, and `UsageError` on an impossible number of threads.
+        """
+        if threads is None:
+            threads = default_threads()
+        if not 1 <= threads <= MAX_THREADS:
+            raise UsageError(f"threads must be between 1 and {MAX_THREADS}, not {threads}")
+        target = Path(target)
+        drafter = None if drafter is None else Path(drafter)
+        check_pair(read_header(target), None if drafter is None else read_header(drafter))
+        handle = bridge.EngineHandle(target, drafter)
+        return cls(handle, target, has_drafter=drafter is not None, threads=threads)
+
+    def session(
+        self,
+        *,
+        n_ctx: int | None = None,
+        exact: bool = False,
+        trace_logits: bool = False,
+    ) -> Session:
+        """Open a timeline of at most `n_ctx` tokens (default 4096, or what the model knows).
+
+        With `exact`, every pass after prefill has one width, so that greedy output on CPU is the
+        same bit for bit whatever is drafted. `trace_logits` keeps a hash of each token's logits.
+        Raises `UsageError` or `MemoryLimitError`.
+        """
+        if n_ctx is None:
+            n_ctx = min(DEFAULT_CONTEXT, self.context_length)
+        if not 1 <= n_ctx <= self.context_length:
+            raise UsageError(
+                f"the context must be between 1 and {self.context_length} tokens "
+                f"(what {self.model_name} was trained for), not {n_ctx}"
+            )
+        params = bridge.SessionParams(
+            n_ctx=n_ctx,
+            n_threads=self._threads,
+            exact=exact,
+            trace_logits=trace_logits,
+        )
+        session = Session(self, bridge.SessionHandle(self._handle, params), n_ctx)
+        self._sessions.append(session)
+        return session
+
+    def close(self) -> None:
+        """Free the models and every session that is still open."""
+        for session in self._sessions:
+            session.close()
+        self._sessions.clear()
+        self._handle.free()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Session:
+    """One timeline of tokens on an engine. Open it with `Engine.session`."""
+
+    def __init__(self, engine: Engine, handle: bridge.SessionHandle, n_ctx: int) -> None:
+        self._handle = handle
+        self._vocab = engine.vocab
+        self._has_drafter = engine.has_drafter
+        self._stats = Stats()
+        self.n_ctx = n_ctx
+
+    def generate(
+        self,
+        tokens: Sequence[int],
+        sampling: SamplingParams,
+        *,
+        draft: DraftPolicy = "auto",
+        max_tokens: int | None = None,
+    ) -> Iterator[TokenEvent]:
+        """Stream the answer to a prompt of token ids.
+
+        The longest prefix that the KV cache still holds is reused, the rest is prefilled. The last
+        event carries the finish reason. Raises `UsageError` on a draft length or limit that makes
+        no sense and, at the first event, `ContextFullError` on a prompt that does not fit.
+        """
+        n_draft = self._draft_length(draft)
+        if max_tokens is not None and max_tokens < 1:
+            raise UsageError(f"max-tokens must be 1 or more, not {max_tokens}")
+        if not tokens:
+            raise UsageError("the prompt is empty")
+        if len(tokens) >= self.n_ctx:
+            raise ContextFullError(
+                f"the prompt has {len(tokens)} tokens and the context holds {self.n_ctx}, which "
+                "leaves no room for an answer: shorten it or use a larger --ctx"
+            )
+        seed = secrets.randbelow(MAX_SEED) if sampling.seed is None else sampling.seed
+        self._handle.set_sampling(
+            bridge.NativeSampling(
+                temperature=sampling.temperature,
+                top_k=sampling.top_k,
+                top_p=sampling.top_p,
+                min_p=sampling.min_p,
+                seed=seed,
+            )
+        )
+        self._handle.clear_cancel()
+        return self._stream(list(tokens), n_draft, max_tokens or self.n_ctx)
+
+    def _draft_length(self, draft: DraftPolicy) -> int:
+        """What `gc_session_step` calls n_draft: -1 decides by itself."""
+        if draft == "off" or (draft == "auto" and not self._has_drafter):
+            return 0
+        if draft == "auto":
+            return -1
+        if not isinstance(draft, int) or not 1 <= draft <= MAX_DRAFT:
+            raise UsageError(f"draft must be auto, off or 1 to {MAX_DRAFT}, not {draft}")
+        if not self._has_drafter:
+            raise UsageError(f"drafting {draft} tokens needs a drafter: pass --drafter PATH")
+        return draft
+
+    def _stream(self, tokens: list[int], n_draft: int, limit: int) -> Iterator[TokenEvent]:
+        text = Utf8Stream()
+        started = time.perf_counter()
+        first_round: tuple[float, int] | None = None
+        n_new = 0
+        reason: FinishReason | None = None
+        try:
+            self._handle.sync(tokens)
+            while reason is None:
+                emitted = self._handle.step(n_draft, limit - n_new)
+                if first_round is None:
+                    first_round = (time.perf_counter(), len(emitted))
+                for token in emitted:
+                    n_new += 1
+                    reason = self._finish_reason(token.id, n_new, limit, len(tokens))
+                    said = text.feed(self._vocab.piece(token.id))
+                    if reason is not None:
+                        said += text.flush()
+                    yield TokenEvent(said, token.id, token.from_draft, token.logprob, reason)
+        except bridge.CancelledError:
+            yield TokenEvent(text.flush(), None, False, 0.0, "cancelled")
+        finally:
+            self._stats = measure(
+                self._handle.stats(),
+                prompt_tokens=len(tokens),
+                completion_tokens=n_new,
+                started=started,
+                first_round=first_round,
+                draft_policy=_describe(n_draft),
+            )
+
+    def _finish_reason(
+        self, token: int, n_new: int, limit: int, n_prompt: int
+    ) -> FinishReason | None:
+        if self._vocab.is_end(token):
+            return "stop"
+        if n_new >= limit:
+            return "length"
+        if n_prompt + n_new >= self.n_ctx:
+            return "context"
+        return None
+
+    def cancel(self) -> None:
+        """Stop the answer within one pass. Callable from any thread."""
+        self._handle.cancel()
+
+    def stats(self) -> Stats:
+        """Figures of the last `generate`."""
+        return self._stats
+
+    def inspect(self) -> bridge.Inspection:
+        """The session's bookkeeping, for tests and diagnostics."""
+        return self._handle.inspect()
+
+    def close(self) -> None:
+        """Free the timeline."""
+        self._handle.free()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def default_threads() -> int:
+    """Processors that this process may use."""
+    try:
+        return max(len(os.sched_getaffinity(0)), 1)
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def _describe(n_draft: int) -> str:
+    return {-1: "auto", 0: "off"}.get(n_draft, str(n_draft))

@@ -1,0 +1,87 @@
+"""What an answer cost and how drafting went: figures with fixed names."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemmachat.bridge import NativeStats
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Figures of one answer. Times in seconds, rates in tokens per second."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the prompt, found in the KV cache."""
+    completion_tokens: int = 0
+    ttft_s: float = 0.0
+    """Time to first token, prefill included."""
+    prefill_tps: float = 0.0
+    """Prompt tokens that were computed per second of prefill."""
+    decode_tps: float = 0.0
+    """Tokens per second after the first round: drafting, verifying and printing included."""
+    total_s: float = 0.0
+    rounds: int = 0
+    """Target passes after prefill."""
+    drafted: int = 0
+    accepted: int = 0
+    acceptance_rate: float = 0.0
+    """Accepted per drafted token."""
+    mean_accepted_length: float = 0.0
+    """Completion tokens per target pass; 1 without drafting."""
+    accepted_by_position: tuple[float, ...] = ()
+    """Share of the drafts at each position of a round that were accepted."""
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+    sample_s: float = 0.0
+    draft_policy: str = "off"
+
+    def as_dict(self) -> dict[str, object]:
+        """The figures by name, as `--json` prints them."""
+        return asdict(self)
+
+
+def measure(
+    native: NativeStats,
+    *,
+    prompt_tokens: int,
+    completion_tokens: int,
+    started: float,
+    first_round: tuple[float, int] | None,
+    draft_policy: str,
+) -> Stats:
+    """Put the native counters and the clock readings (`time.perf_counter`) together.
+
+    `first_round` is when the first round ended and how many tokens it yielded.
+    """
+    now = time.perf_counter()
+    first_end, first_tokens = first_round if first_round is not None else (now, completion_tokens)
+    by_position = zip(native.accepted_by_position, native.drafted_by_position, strict=True)
+    return Stats(
+        prompt_tokens=prompt_tokens,
+        cached_tokens=native.cached_tokens,
+        completion_tokens=completion_tokens,
+        ttft_s=first_end - started,
+        # The last prompt token is computed by the first verification pass.
+        prefill_tps=_ratio(prompt_tokens - 1 - native.cached_tokens, native.prefill_s),
+        decode_tps=_ratio(completion_tokens - first_tokens, now - first_end),
+        total_s=now - started,
+        rounds=native.rounds,
+        drafted=native.drafted,
+        accepted=native.accepted,
+        acceptance_rate=_ratio(native.accepted, native.drafted),
+        mean_accepted_length=_ratio(completion_tokens, native.rounds),
+        accepted_by_position=tuple(_ratio(a, d) for a, d in by_position if d),
+        draft_s=native.draft_s,
+        verify_s=native.verify_s,
+        sample_s=native.sample_s,
+        draft_policy=draft_policy,
+    )
+
+
+def _ratio(part: float, whole: float) -> float:
+    return max(part, 0) / whole if whole > 0 else 0.0
