@@ -125,10 +125,11 @@ gc_status gc_tokenize(const gc_engine *engine, const char *text, int32_t n_bytes
 gc_status gc_token_piece(const gc_engine *engine, int32_t token, char *bytes, int32_t capacity,
                          int32_t *n_bytes) {
     return guarded([&] {
-        require(token >= 0 && token < engine->impl.vocab_size(), "the token is not in the vocabulary");
+        require(token >= 0 && token < engine->impl.vocab_size(),
+                "the token is not in the vocabulary");
         const std::string piece = engine->impl.piece(token);
-        std::copy_n(piece.begin(), std::min(piece.size(), static_cast<size_t>(std::max(capacity, 0))),
-                    bytes);
+        std::copy_n(piece.begin(),
+                    std::min(piece.size(), static_cast<size_t>(std::max(capacity, 0))), bytes);
         *n_bytes = static_cast<int32_t>(piece.size());
     });
 }
@@ -139,7 +140,8 @@ bool gc_token_is_end(const gc_engine *engine, int32_t token) {
 
 gc_status gc_session_new(gc_engine *engine, const gc_session_params *params, gc_session **session) {
     return guarded([&] {
-        require(engine != nullptr && params != nullptr && session != nullptr, "an engine is needed");
+        require(engine != nullptr && params != nullptr && session != nullptr,
+                "an engine is needed");
         require(params->n_ctx >= 1, "n_ctx must be 1 or more");
         require(params->n_ctx <= INT32_MAX - GC_MAX_WIDTH, "n_ctx is too large");
         require(params->n_threads >= 1, "n_threads must be 1 or more");
@@ -176,7 +178,9 @@ void gc_session_cancel(gc_session *session) { session->impl.cancel(); }
 
 void gc_session_clear_cancel(gc_session *session) { session->impl.clear_cancel(); }
 
-void gc_session_stats(const gc_session *session, gc_stats *stats) { *stats = session->impl.stats(); }
+void gc_session_stats(const gc_session *session, gc_stats *stats) {
+    *stats = session->impl.stats();
+}
 
 void gc_session_inspect(const gc_session *session, gc_inspection *inspection) {
     *inspection = session->impl.inspect();

@@ -50,13 +50,15 @@ void Batch::decode(llama_context *context) {
         case -1:
             throw Error(GC_DECODE_FAILED, "llama.cpp refused the pass" + logged_reason());
         case -2:
-            throw Error(GC_OUT_OF_MEMORY, "llama.cpp ran out of memory in a pass" + logged_reason());
+            throw Error(GC_OUT_OF_MEMORY,
+                        "llama.cpp ran out of memory in a pass" + logged_reason());
         default:
             throw Error(GC_DECODE_FAILED, "llama.cpp failed in a pass" + logged_reason());
     }
 }
 
-ContextPtr make_context(llama_model *model, const ContextOptions &options, llama_context *ctx_other) {
+ContextPtr make_context(llama_model *model, const ContextOptions &options,
+                        llama_context *ctx_other) {
     llama_context_params params = llama_context_default_params();
     params.n_ctx = options.n_cells;
     params.n_batch = options.n_batch;

@@ -44,13 +44,14 @@ private:
 // A context on a model; ctx_other is null for a target, the target's context for a drafter.
 // Throws Error(GC_OUT_OF_MEMORY).
 struct ContextOptions {
-    uint32_t n_cells;      // KV cells
-    uint32_t n_batch;      // most tokens in a pass
-    uint32_t n_outputs;    // most rows of logits in a pass
+    uint32_t n_cells;    // KV cells
+    uint32_t n_batch;    // most tokens in a pass
+    uint32_t n_outputs;  // most rows of logits in a pass
     int32_t n_threads;
-    bool full_swa;         // sliding layers keep every position
+    bool full_swa;  // sliding layers keep every position
     const std::atomic<bool> *cancelled;
 };
-ContextPtr make_context(llama_model *model, const ContextOptions &options, llama_context *ctx_other);
+ContextPtr make_context(llama_model *model, const ContextOptions &options,
+                        llama_context *ctx_other);
 
 }  // namespace gc

@@ -20,8 +20,8 @@ void Drafter::begin(const std::vector<float> &hidden) {
     state_ = hidden;
 }
 
-// One drafter pass: (token, state) -> the next token's distribution and the next state. The position
-// stays that of the last committed token for the whole round, as the drafter was trained.
+// One drafter pass: (token, state) -> the next token's distribution and the next state. The
+// position stays that of the last committed token for the whole round, as the drafter was trained.
 llama_token Drafter::step(llama_token token, llama_pos position, const Sampling &sampling,
                           Random &random) {
     batch_.clear();

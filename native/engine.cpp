@@ -67,8 +67,9 @@ void Engine::tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_
     out.insert(out.end(), tokens.begin(), tokens.end());
 }
 
-// With special tokens off, llama.cpp still matches user-defined ones, and Gemma 4's channel and tool
-// markers are of that kind. Cutting the text after the first byte of every match leaves no match.
+// With special tokens off, llama.cpp still matches user-defined ones, and Gemma 4's channel and
+// tool markers are of that kind. Cutting the text after the first byte of every match leaves no
+// match.
 std::vector<llama_token> Engine::tokenize(const char *text, int32_t n_bytes) const {
     const std::string_view view(text, static_cast<size_t>(n_bytes));
     std::set<size_t> cuts;

@@ -90,15 +90,15 @@ typedef struct gc_sampling {
 
 typedef struct gc_token {
     int32_t id;
-    bool from_draft;        // drafted and accepted, not drawn from the target
-    float logprob;          // natural log under the target's softmax at temperature 1, unfiltered
-    uint64_t logits_hash;   // of the target's logits row that decided the token, when traced
+    bool from_draft;       // drafted and accepted, not drawn from the target
+    float logprob;         // natural log under the target's softmax at temperature 1, unfiltered
+    uint64_t logits_hash;  // of the target's logits row that decided the token, when traced
 } gc_token;
 
 // Totals since the last gc_session_sync. Times in seconds.
 typedef struct gc_stats {
-    int64_t cached_tokens;     // of the synced prompt, found in the KV cache
-    int64_t rounds;            // verification passes
+    int64_t cached_tokens;  // of the synced prompt, found in the KV cache
+    int64_t rounds;         // verification passes
     int64_t drafted;
     int64_t accepted;
     int64_t drafted_by_position[GC_MAX_DRAFT];
@@ -111,12 +111,12 @@ typedef struct gc_stats {
 
 // The bookkeeping of a session, for tests and diagnostics.
 typedef struct gc_inspection {
-    int64_t n_committed;    // tokens of the timeline
-    int64_t n_cached;       // of them, in the KV cache: all but the last
-    int64_t position_max;   // largest position that llama.cpp's memory holds, -1 if empty
-    uint64_t state_bytes;   // size of the sequence's state in llama.cpp: grows with every cell
-    bool has_hidden;        // the hidden row that produced the last token is known
-    uint64_t hidden_hash;   // of that row, 0 if unknown
+    int64_t n_committed;   // tokens of the timeline
+    int64_t n_cached;      // of them, in the KV cache: all but the last
+    int64_t position_max;  // largest position that llama.cpp's memory holds, -1 if empty
+    uint64_t state_bytes;  // size of the sequence's state in llama.cpp: grows with every cell
+    bool has_hidden;       // the hidden row that produced the last token is known
+    uint64_t hidden_hash;  // of that row, 0 if unknown
 } gc_inspection;
 
 GC_API gc_status gc_session_new(gc_engine *engine, const gc_session_params *params,

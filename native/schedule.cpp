@@ -4,13 +4,13 @@ namespace gc {
 
 namespace {
 
-// Four rows in one pass are the cheapest way to draft: llama.cpp's matrix kernels work in fours, and
-// a pass of four costs about 1.4 times a pass of one on the machines measured.
+// Four rows in one pass are the cheapest way to draft: llama.cpp's matrix kernels work in fours,
+// and a pass of four costs about 1.4 times a pass of one on the machines measured.
 constexpr int32_t kDraft = 3;
-constexpr double kRoundCost = 1.5;       // draft steps and a four-row pass, in one-row passes
+constexpr double kRoundCost = 1.5;  // draft steps and a four-row pass, in one-row passes
 constexpr double kInitialAcceptance = 0.7;
-constexpr double kMemory = 0.9;          // weight of the past in the running acceptance
-constexpr int32_t kParkedRounds = 24;    // rounds without drafts before a probe
+constexpr double kMemory = 0.9;        // weight of the past in the running acceptance
+constexpr int32_t kParkedRounds = 24;  // rounds without drafts before a probe
 
 }  // namespace
 

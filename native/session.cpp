@@ -29,7 +29,8 @@ private:
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-ContextOptions context_options(const gc_session_params &params, const std::atomic<bool> *cancelled) {
+ContextOptions context_options(const gc_session_params &params,
+                               const std::atomic<bool> *cancelled) {
     ContextOptions options;
     // Drafts and padding may stand past the last token that the caller can commit.
     options.n_cells = static_cast<uint32_t>(params.n_ctx) + GC_MAX_WIDTH;
@@ -73,15 +74,14 @@ void Session::check_cancelled() const {
 // Drops every cached position from n_keep on.
 void Session::roll_back(int32_t n_keep) { llama_memory_seq_rm(memory_, 0, n_keep, -1); }
 
-// The longest common prefix whose KV cells are all still there. Sliding layers forget positions that
-// have left their window, so a long way back means starting over.
+// The longest common prefix whose KV cells are all still there. Sliding layers forget positions
+// that have left their window, so a long way back means starting over.
 int32_t Session::reusable_prefix(const llama_token *tokens, int32_t n_tokens) const {
     const auto n_max = std::min(n_tokens, static_cast<int32_t>(committed_.size()));
     const auto n_common = static_cast<int32_t>(
         std::mismatch(tokens, tokens + n_max, committed_.begin()).first - tokens);
     const int32_t n_reused = std::min(n_common, n_cached());
-    const llama_pos oldest_needed =
-        std::max(n_reused - llama_model_n_swa(engine_.target()), 0);
+    const llama_pos oldest_needed = std::max(n_reused - llama_model_n_swa(engine_.target()), 0);
     return llama_memory_seq_pos_min(memory_, 0) <= oldest_needed ? n_reused : 0;
 }
 
@@ -92,8 +92,8 @@ void Session::sync(const llama_token *tokens, int32_t n_tokens) {
     }
     for (int32_t i = 0; i < n_tokens; ++i) {
         if (tokens[i] < 0 || tokens[i] >= engine_.vocab_size()) {
-            throw Error(GC_BAD_ARGUMENT, "token " + std::to_string(tokens[i]) +
-                                             " is outside the vocabulary");
+            throw Error(GC_BAD_ARGUMENT,
+                        "token " + std::to_string(tokens[i]) + " is outside the vocabulary");
         }
     }
     stats_ = {};
@@ -229,7 +229,8 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
     judged_.clear();
     for (const int32_t id : judged_ids_) {
         const auto row = static_cast<int32_t>(judged_.size());
-        judged_.push_back(describe(id, logits + static_cast<size_t>(row) * n_vocab, row < n_accepted));
+        judged_.push_back(
+            describe(id, logits + static_cast<size_t>(row) * n_vocab, row < n_accepted));
         if (engine_.is_end(id)) {
             break;
         }
@@ -271,8 +272,8 @@ void Session::commit() {
 
 void Session::probe(int32_t width, float *logits) {
     if (committed_.empty() || width < 1 || width > GC_MAX_WIDTH) {
-        throw Error(GC_BAD_ARGUMENT, "a probe needs a timeline and a width of 1 to " +
-                                         std::to_string(GC_MAX_WIDTH));
+        throw Error(GC_BAD_ARGUMENT,
+                    "a probe needs a timeline and a width of 1 to " + std::to_string(GC_MAX_WIDTH));
     }
     batch_.clear();
     for (int32_t i = 0; i < width; ++i) {

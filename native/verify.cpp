@@ -87,7 +87,8 @@ inline float exp_negative(float x) {
     x = std::max(x, -87.0f);
     const float scaled = x * 1.44269504f;
     const int32_t n = static_cast<int32_t>(scaled - 0.5f);
-    const float r = x - static_cast<float>(n) * 0.693359375f + static_cast<float>(n) * 2.12194440e-4f;
+    const float r =
+        x - static_cast<float>(n) * 0.693359375f + static_cast<float>(n) * 2.12194440e-4f;
     const float poly =
         1.0f +
         r * (1.0f +
@@ -128,18 +129,19 @@ void shape(const float *logits, int32_t n_vocab, const Sampling &sampling, Distr
         keep_top_p(sampling.top_p, out);
     }
     // The largest weight is 1 before normalisation, so min-p compares with min_p itself.
-    out.erase(std::remove_if(out.begin(), out.end(),
-                             [&](const Candidate &c) { return c.p < sampling.min_p || c.p == 0.0; }),
-              out.end());
+    out.erase(
+        std::remove_if(out.begin(), out.end(),
+                       [&](const Candidate &c) { return c.p < sampling.min_p || c.p == 0.0; }),
+        out.end());
     std::sort(out.begin(), out.end(),
               [](const Candidate &a, const Candidate &b) { return a.id < b.id; });
     normalise(out);
 }
 
 double probability(const Distribution &distribution, int32_t id) {
-    const auto found =
-        std::lower_bound(distribution.begin(), distribution.end(), id,
-                         [](const Candidate &candidate, int32_t wanted) { return candidate.id < wanted; });
+    const auto found = std::lower_bound(
+        distribution.begin(), distribution.end(), id,
+        [](const Candidate &candidate, int32_t wanted) { return candidate.id < wanted; });
     return found != distribution.end() && found->id == id ? found->p : 0.0;
 }
 

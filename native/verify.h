@@ -48,8 +48,8 @@ struct Draft {
 // target's answer at the place of draft i.
 //
 // A draft x is accepted with probability min(1, p(x)/q(x)). In place of the first rejected one a
-// token is drawn from max(0, p - q), normalised; if none is rejected one more token is drawn from p.
-// Fills tokens with the accepted drafts and that last token. Throws Error(GC_BAD_LOGITS).
+// token is drawn from max(0, p - q), normalised; if none is rejected one more token is drawn from
+// p. Fills tokens with the accepted drafts and that last token. Throws Error(GC_BAD_LOGITS).
 void judge(const float *logits, int32_t n_vocab, const std::vector<Draft> &drafts,
            const Sampling &sampling, Random &random, std::vector<int32_t> &tokens);
 

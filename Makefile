@@ -1,0 +1,54 @@
+# make chat   set up and chat with the embedded pair
+# make test   set up and run every test
+# make lint   set up and check style, types, imports and formatting
+# make bench  measure drafting on the embedded pair
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The one pin of llama-cpp-python, which carries llama.cpp.
+LLAMA := $(shell sed -n 's/.*"\(llama-cpp-python==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
+NATIVE := $(wildcard native/*.cpp native/*.h native/CMakeLists.txt)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: chat test lint format bench clean
+
+chat: $(VENV)/.runtime
+	$(BIN)/gemmachat run tiny
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(filter-out %.txt,$(NATIVE))
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $(filter-out %.txt,$(NATIVE))
+
+bench: $(VENV)/.runtime
+	$(BIN)/python benchmarks/drafting.py
+
+clean:
+	rm -rf $(VENV) build dist
+
+$(VENV)/.llama: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "gemmachat needs Python 3.10 or newer: make PYTHON=python3.12"; exit 1; }
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	@echo "Building llama.cpp: about 5 minutes on two cores, once."
+	$(PIP) install --quiet "scikit-build-core>=0.11" "cmake>=3.21" "ninja>=1.11" "$(LLAMA)"
+	touch $@
+
+$(VENV)/.runtime: $(VENV)/.llama $(NATIVE)
+	$(PIP) install --quiet --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(PIP) install --quiet --no-build-isolation --editable ".[dev]"
+	touch $@
