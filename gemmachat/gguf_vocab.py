@@ -1,0 +1,103 @@
+"""Whether the tokenizer and the centroid head in a file's metadata can be used as they are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .gguf_header import ArrayInfo, quoted
+from .gguf_model import Keys
+
+if TYPE_CHECKING:
+    from .errors import DamagedFileError
+    from .gguf_header import GgufInfo
+    from .gguf_model import ModelShape
+
+TOKENS = "tokenizer.ggml.tokens"
+
+_BYTE_TYPE = 6
+_BYTE_TOKEN = re.compile(rb"<0x[0-9A-F]{2}>")
+_CENTROID_HEAD = "masked_embedding."
+
+
+def check_vocab(info: GgufInfo, shape: ModelShape) -> None:
+    """Raise DamagedFileError when llama.cpp could not load or use the tokenizer."""
+    keys = Keys(info)
+    kind = keys.text("tokenizer.ggml.model")
+    if kind != "gemma4":
+        raise keys.damaged(f"has a tokenizer of kind {quoted(kind)}, not that of Gemma 4")
+    tokens = _strings(keys.array(TOKENS, "str"))
+    types = keys.array("tokenizer.ggml.token_type", "i32")
+    scores = keys.array("tokenizer.ggml.scores", "f32", "i32")
+    merges = keys.array("tokenizer.ggml.merges", "str")
+    for name, length in (
+        ("tokens", len(tokens)), ("token types", _length(types)), ("scores", _length(scores)),
+    ):  # fmt: skip
+        if length != shape.vocab:
+            raise keys.damaged(f"has {length} {name} for an embedding of {shape.vocab} rows")
+    if not _length(merges):
+        raise keys.damaged("has no merges, so it cannot encode text")
+    _check_spellings(keys, tokens, _numbers(types))
+    for name, required in (("bos", True), ("eos", True), ("unknown", False), ("padding", False)):
+        key = f"tokenizer.ggml.{name}_token_id"
+        if required or keys.has(key):
+            keys.count(key, minimum=0, limit=shape.vocab - 1)
+    if not keys.flag("tokenizer.ggml.add_bos_token", default=True):
+        raise keys.damaged("switches the start token off, which Gemma 4 needs")
+
+
+def check_centroid_head(info: GgufInfo, shape: ModelShape) -> None:
+    """Raise DamagedFileError when a drafter's centroid head, if it has one, is inconsistent."""
+    keys = Keys(info)
+    if not any(key.startswith(f"{info.architecture}.{_CENTROID_HEAD}") for key in info.metadata):
+        return
+    count = keys.count(_CENTROID_HEAD + "centroid_count", limit=shape.vocab)
+    keys.count(_CENTROID_HEAD + "centroid_top_k", limit=count)
+    centroids = _length(keys.array(_CENTROID_HEAD + "centroids", "f32"))
+    ordering = _numbers(keys.array(_CENTROID_HEAD + "token_ordering", "i32"))
+    if shape.vocab % count or centroids != count * shape.hidden:
+        raise keys.damaged(
+            f"has a centroid head of {count} rows and {centroids} elements, which does not fit "
+            f"{shape.vocab} tokens of width {shape.hidden}"
+        )
+    if len(ordering) != shape.vocab or set(ordering) != set(range(shape.vocab)):
+        raise keys.damaged("does not assign every token to exactly one centroid")
+
+
+def _check_spellings(keys: Keys, tokens: list[bytes], types: tuple[object, ...]) -> None:
+    if b"" in tokens:
+        raise keys.damaged(f"has an empty token, number {tokens.index(b'')}")
+    if len(set(tokens)) != len(tokens):
+        raise _duplicate(keys, tokens)
+    try:
+        b"\n".join(tokens).decode("utf-8")
+    except UnicodeDecodeError:
+        raise keys.damaged("has a token that is not UTF-8") from None
+    for token, kind in zip(tokens, types, strict=True):
+        if kind == _BYTE_TYPE and not _BYTE_TOKEN.fullmatch(token):
+            spelled = quoted(token.decode("utf-8", "replace"))
+            raise keys.damaged(f"marks the token {spelled} as a byte, which it does not spell")
+
+
+def _duplicate(keys: Keys, tokens: list[bytes]) -> DamagedFileError:
+    seen: set[bytes] = set()
+    for index, token in enumerate(tokens):
+        if token in seen:
+            break
+        seen.add(token)
+    spelled = quoted(token.decode("utf-8", "replace"))
+    return keys.damaged(f"has the token {spelled} twice, the second time as number {index}")
+
+
+def _length(array: ArrayInfo | tuple[object, ...]) -> int:
+    return array.length if isinstance(array, ArrayInfo) else len(array)
+
+
+def _strings(array: ArrayInfo | tuple[object, ...]) -> list[bytes]:
+    if isinstance(array, ArrayInfo):
+        return array.strings()
+    return [str(item).encode("utf-8") for item in array]
+
+
+def _numbers(array: ArrayInfo | tuple[object, ...]) -> tuple[object, ...]:
+    return array.numbers() if isinstance(array, ArrayInfo) else array
