@@ -156,6 +156,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "gc_session_sync": (_status, [_handle, _int32s, _int32]),
     "gc_session_set_sampling": (_status, [_handle, ctypes.POINTER(NativeSampling)]),
     "gc_session_step": (_status, [_handle, _int32, _int32, ctypes.POINTER(NativeToken), _int32s]),
+    "gc_session_verify": (
+        _status,
+        [_handle, _int32s, _int32, _int32, ctypes.POINTER(NativeToken), _int32s],
+    ),
     "gc_session_cancel": (None, [_handle]),
     "gc_session_clear_cancel": (None, [_handle]),
     "gc_session_stats": (None, [_handle, ctypes.POINTER(NativeStats)]),
@@ -376,6 +380,20 @@ class SessionHandle:
         _check(
             self._lib.gc_session_step(
                 self.pointer, n_draft, max_tokens, self._tokens, ctypes.byref(self._count)
+            )
+        )
+        return self._tokens[: self._count.value]
+
+    def verify(self, drafts: Sequence[int], max_tokens: int) -> Sequence[NativeToken]:
+        """Run one round on drafts that the caller proposes. Tokens as from `step`."""
+        _check(
+            self._lib.gc_session_verify(
+                self.pointer,
+                _int32_array(drafts),
+                len(drafts),
+                max_tokens,
+                self._tokens,
+                ctypes.byref(self._count),
             )
         )
         return self._tokens[: self._count.value]

@@ -174,6 +174,15 @@ gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_toke
     });
 }
 
+gc_status gc_session_verify(gc_session *session, const int32_t *drafts, int32_t n_drafts,
+                            int32_t max_tokens, gc_token *out, int32_t *n_out) {
+    return guarded_call(session, [&] {
+        require(n_drafts >= 0 && n_drafts <= GC_MAX_DRAFT, "n_drafts is out of range");
+        require(max_tokens >= 1, "max_tokens must be 1 or more");
+        *n_out = session->impl.verify(drafts, n_drafts, max_tokens, out);
+    });
+}
+
 void gc_session_cancel(gc_session *session) { session->impl.cancel(); }
 
 void gc_session_clear_cancel(gc_session *session) { session->impl.clear_cancel(); }

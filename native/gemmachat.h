@@ -133,6 +133,9 @@ GC_API gc_status gc_session_set_sampling(gc_session *session, const gc_sampling 
 // places. When it fails or is cancelled the timeline is what it was.
 GC_API gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_tokens,
                                  gc_token *out, int32_t *n_out);
+// One round like gc_session_step, on drafts that the caller proposes instead of the drafter.
+GC_API gc_status gc_session_verify(gc_session *session, const int32_t *drafts, int32_t n_drafts,
+                                   int32_t max_tokens, gc_token *out, int32_t *n_out);
 // Asks the call that is running, or else the next one, to stop within one pass. Any thread.
 GC_API void gc_session_cancel(gc_session *session);
 // Takes back a cancel that nothing has answered.

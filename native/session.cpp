@@ -71,6 +71,13 @@ void Session::check_cancelled() const {
     }
 }
 
+void Session::check_token(llama_token token) const {
+    if (token < 0 || token >= engine_.vocab_size()) {
+        throw Error(GC_BAD_ARGUMENT,
+                    "token " + std::to_string(token) + " is outside the vocabulary");
+    }
+}
+
 // Drops every cached position from n_keep on.
 void Session::roll_back(int32_t n_keep) { llama_memory_seq_rm(memory_, 0, n_keep, -1); }
 
@@ -91,10 +98,7 @@ void Session::sync(const llama_token *tokens, int32_t n_tokens) {
                                          " tokens and the context holds " + std::to_string(n_ctx_));
     }
     for (int32_t i = 0; i < n_tokens; ++i) {
-        if (tokens[i] < 0 || tokens[i] >= engine_.vocab_size()) {
-            throw Error(GC_BAD_ARGUMENT,
-                        "token " + std::to_string(tokens[i]) + " is outside the vocabulary");
-        }
+        check_token(tokens[i]);
     }
     stats_ = {};
     const bool unchanged = static_cast<size_t>(n_tokens) == committed_.size() &&
@@ -156,6 +160,23 @@ void Session::set_sampling(const gc_sampling &sampling) {
 //      the residual, or one more token is drawn if none was rejected;
 //   4. commit: the judged tokens join the timeline, everything else leaves the cache.
 int32_t Session::step(int32_t n_draft, int32_t max_tokens, gc_token *out) {
+    const int32_t limit = round_limit(max_tokens);
+    return finish_round(draft(draft_length(n_draft, limit)), out);
+}
+
+int32_t Session::verify(const int32_t *drafts, int32_t n_drafts, int32_t max_tokens,
+                        gc_token *out) {
+    const int32_t limit = round_limit(max_tokens);
+    std::vector<Draft> proposed;
+    for (int32_t i = 0; i < std::min(n_drafts, limit - 1); ++i) {
+        check_token(drafts[i]);
+        proposed.push_back({drafts[i], {{drafts[i], 1.0}}});  // a point mass: nothing was drawn
+    }
+    return finish_round(proposed, out);
+}
+
+// Most tokens that a round may yield now.
+int32_t Session::round_limit(int32_t max_tokens) const {
     if (committed_.empty()) {
         throw Error(GC_BAD_ARGUMENT, "there is no prompt: call gc_session_sync first");
     }
@@ -165,7 +186,10 @@ int32_t Session::step(int32_t n_draft, int32_t max_tokens, gc_token *out) {
                     "the context of " + std::to_string(n_ctx_) + " tokens is full");
     }
     check_cancelled();
-    const std::vector<Draft> &drafts = draft(draft_length(n_draft, std::min(max_tokens, room)));
+    return std::min(max_tokens, room);
+}
+
+int32_t Session::finish_round(const std::vector<Draft> &drafts, gc_token *out) {
     try {
         verify_pass(drafts);
         judge_drafts(drafts);
@@ -179,12 +203,12 @@ int32_t Session::step(int32_t n_draft, int32_t max_tokens, gc_token *out) {
 }
 
 // A round yields at most one token more than it drafts, so the limit caps the draft.
-int32_t Session::draft_length(int32_t wanted, int32_t max_tokens) const {
+int32_t Session::draft_length(int32_t wanted, int32_t limit) const {
     if (hidden_.empty()) {
         return 0;
     }
     const int32_t n = wanted < 0 ? schedule_.draft_length() : wanted;
-    return std::min({n, max_tokens - 1, GC_MAX_DRAFT});
+    return std::min({n, limit - 1, GC_MAX_DRAFT});
 }
 
 const std::vector<Draft> &Session::draft(int32_t n) {

@@ -29,6 +29,7 @@ public:
     void set_sampling(const gc_sampling &sampling);
     // Returns the number of tokens written to out.
     int32_t step(int32_t n_draft, int32_t max_tokens, gc_token *out);
+    int32_t verify(const int32_t *drafts, int32_t n_drafts, int32_t max_tokens, gc_token *out);
     void probe(int32_t width, float *logits);
 
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
@@ -39,12 +40,15 @@ public:
 private:
     int32_t n_cached() const;
     void check_cancelled() const;
+    void check_token(llama_token token) const;
     void roll_back(int32_t n_keep);
     int32_t reusable_prefix(const llama_token *tokens, int32_t n_tokens) const;
     void prefill(const llama_token *tokens, int32_t n_tokens);
     void keep_hidden(int32_t row);
 
-    int32_t draft_length(int32_t wanted, int32_t max_tokens) const;
+    int32_t round_limit(int32_t max_tokens) const;
+    int32_t draft_length(int32_t wanted, int32_t limit) const;
+    int32_t finish_round(const std::vector<Draft> &drafts, gc_token *out);
     const std::vector<Draft> &draft(int32_t n);
     void verify_pass(const std::vector<Draft> &drafts);
     void judge_drafts(const std::vector<Draft> &drafts);
