@@ -17,15 +17,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import Literal
 
 from gemmachat import bridge
-from gemmachat.bridge import MAX_DRAFT
-from gemmachat.errors import ContextFullError, DamagedFileError, UsageError
+from gemmachat.errors import ContextFullError, UsageError
 from gemmachat.gguf_info import check_pair, read_header
+from gemmachat.native import MAX_DRAFT, Inspection, NativeSampling, SessionParams
 from gemmachat.sampling import MAX_SEED, SamplingParams
 from gemmachat.sanitize import Utf8Stream
 from gemmachat.stats import Stats, measure
+from gemmachat.vocab import ModelVocab, Vocab
 
 DraftPolicy = Literal["auto", "off"] | int
 FinishReason = Literal["stop", "length", "context", "cancelled"]
@@ -48,62 +49,6 @@ class TokenEvent:
     """Natural log of the token's probability under the target's softmax at temperature 1."""
     finish_reason: FinishReason | None
     """Set on the last event."""
-
-
-class Vocab(Protocol):
-    """Text to token ids and back."""
-
-    @property
-    def size(self) -> int:
-        """Number of token ids."""
-
-    def tokenize(self, text: str) -> list[int]:
-        """Token ids of plain content; the spelling of a control token is text."""
-
-    def piece(self, token: int) -> bytes:
-        """The bytes of one token, none for a control token."""
-
-    def control(self, name: str) -> int:
-        """Id of a control token by its exact spelling; raises `DamagedFileError` if absent."""
-
-    def is_end(self, token: int) -> bool:
-        """Whether the token ends the model's turn."""
-
-
-class ModelVocab:
-    """The vocabulary of a loaded target."""
-
-    def __init__(self, handle: bridge.EngineHandle) -> None:
-        self._handle = handle
-        self._size = handle.vocab_size()
-        self._pieces: dict[int, bytes] = {}
-
-    @property
-    def size(self) -> int:
-        """Number of token ids."""
-        return self._size
-
-    def tokenize(self, text: str) -> list[int]:
-        """Token ids of plain content; the spelling of a control token is text."""
-        return self._handle.tokenize(text)
-
-    def piece(self, token: int) -> bytes:
-        """The bytes of one token, none for a control token."""
-        piece = self._pieces.get(token)
-        if piece is None:
-            piece = self._pieces[token] = self._handle.piece(token)
-        return piece
-
-    def control(self, name: str) -> int:
-        """Id of a control token by its exact spelling; raises `DamagedFileError` if absent."""
-        token = self._handle.control_token(name)
-        if token is None:
-            raise DamagedFileError(f"the model's vocabulary has no control token {name}")
-        return token
-
-    def is_end(self, token: int) -> bool:
-        """Whether the token ends the model's turn."""
-        return self._handle.is_end(token)
 
 
 class Engine:
@@ -164,7 +109,7 @@ class Engine:
                 f"the context must be between 1 and {self.context_length} tokens "
                 f"(what {self.model_name} was trained for), not {n_ctx}"
             )
-        params = bridge.SessionParams(
+        params = SessionParams(
             n_ctx=n_ctx,
             n_threads=self._threads,
             exact=exact,
@@ -229,7 +174,7 @@ class Session:
             )
         seed = secrets.randbelow(MAX_SEED) if sampling.seed is None else sampling.seed
         self._handle.set_sampling(
-            bridge.NativeSampling(
+            NativeSampling(
                 temperature=sampling.temperature,
                 top_k=sampling.top_k,
                 top_p=sampling.top_p,
@@ -302,7 +247,7 @@ class Session:
         """Figures of the last `generate`."""
         return self._stats
 
-    def inspect(self) -> bridge.Inspection:
+    def inspect(self) -> Inspection:
         """The session's bookkeeping, for tests and diagnostics."""
         return self._handle.inspect()
 

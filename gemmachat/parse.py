@@ -1,6 +1,6 @@
-"""Streamed tokens to thought and answer.
+r"""Streamed tokens to thought and answer.
 
-A model that thinks writes `<|channel>thought\\n...<channel|>` before its answer. The two marks are
+A model that thinks writes `<|channel>thought\n...<channel|>` before its answer. The two marks are
 control tokens and are told by id: the same spelling inside an answer is only text.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from gemmachat.errors import DamagedFileError
 
 if TYPE_CHECKING:
-    from gemmachat.engine import Vocab
+    from gemmachat.vocab import Vocab
 
 Part = Literal["thought", "answer"]
 

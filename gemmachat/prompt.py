@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from gemmachat.parse import ChannelMarks, without_thoughts
 
 if TYPE_CHECKING:
-    from gemmachat.engine import Vocab
+    from gemmachat.vocab import Vocab
 
 Role = Literal["system", "user", "model"]
 

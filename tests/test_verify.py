@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gemmachat.bridge import MAX_DRAFT, NativeSampling, verify_rounds
+from gemmachat.bridge import verify_rounds
 from gemmachat.errors import EngineError, UsageError
+from gemmachat.native import MAX_DRAFT, NativeSampling
 
 ALL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 

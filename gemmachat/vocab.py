@@ -1,0 +1,64 @@
+"""Text to token ids and back."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gemmachat.bridge import EngineHandle
+from gemmachat.errors import DamagedFileError
+
+
+class Vocab(Protocol):
+    """Text to token ids and back."""
+
+    @property
+    def size(self) -> int:
+        """Number of token ids."""
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of plain content; the spelling of a control token is text."""
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token, none for a control token."""
+
+    def control(self, name: str) -> int:
+        """Id of a control token by its exact spelling; raises `DamagedFileError` if absent."""
+
+    def is_end(self, token: int) -> bool:
+        """Whether the token ends the model's turn."""
+
+
+class ModelVocab:
+    """The vocabulary of a loaded target."""
+
+    def __init__(self, handle: EngineHandle) -> None:
+        self._handle = handle
+        self._size = handle.vocab_size()
+        self._pieces: dict[int, bytes] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of token ids."""
+        return self._size
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of plain content; the spelling of a control token is text."""
+        return self._handle.tokenize(text)
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token, none for a control token."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._handle.piece(token)
+        return piece
+
+    def control(self, name: str) -> int:
+        """Id of a control token by its exact spelling; raises `DamagedFileError` if absent."""
+        token = self._handle.control_token(name)
+        if token is None:
+            raise DamagedFileError(f"the model's vocabulary has no control token {name}")
+        return token
+
+    def is_end(self, token: int) -> bool:
+        """Whether the token ends the model's turn."""
+        return self._handle.is_end(token)
