@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
 
@@ -73,29 +74,37 @@ def load_catalog(path: Path | None = None) -> dict[str, CatalogEntry]:
 
 
 def _entry(path: Path, name: str, table: object) -> CatalogEntry:
-    def refuse(problem: str) -> DamagedFileError:
-        return DamagedFileError(f"{path}: model {name!r} {problem}")
+    problem = _problem(name, table)
+    if problem or not isinstance(table, dict):
+        raise DamagedFileError(f"{path}: model {name!r} {problem}")
+    return CatalogEntry(name=name, **table)
 
+
+def _problem(name: str, table: object) -> str | None:
     if not _NAME.fullmatch(name):
-        raise refuse("has a name that is not made of a-z, 0-9, '.', '_' and '-'")
+        return "has a name that is not made of a-z, 0-9, '.', '_' and '-'"
     if not isinstance(table, dict):
-        raise refuse("is not a table")
+        return "is not a table"
     if unknown := sorted(table.keys() - _KEYS.keys()):
-        raise refuse(f"has an unknown key {unknown[0]!r}")
+        return f"has an unknown key {unknown[0]!r}"
     for key, kind in _KEYS.items():
         if key not in table:
-            raise refuse(f"lacks the key {key!r}")
+            return f"lacks the key {key!r}"
         if type(table[key]) is not kind:
-            raise refuse(f"has a {key!r} that is not of type {kind.__name__}")
+            return f"has a {key!r} that is not of type {kind.__name__}"
+    return _bad_value(table)
+
+
+def _bad_value(table: dict[str, Any]) -> str | None:
     for key in ("target", "drafter"):
         # A name may not lead out of the model folder.
         if not _FILE.fullmatch(table[key]):
-            raise refuse(f"has a {key!r} that is not the plain name of a .gguf file")
+            return f"has a {key!r} that is not the plain name of a .gguf file"
     if table["context"] < 1:
-        raise refuse("has a 'context' below 1")
+        return "has a 'context' below 1"
     if not table["embedded"]:
-        raise refuse("is not embedded, and nothing says where to get it")
-    return CatalogEntry(name=name, **table)
+        return "is not embedded, and nothing says where to get it"
+    return None
 
 
 def looks_like_model(text: str) -> bool:

@@ -23,6 +23,8 @@ class GenerationOptions:
     sampling: SamplingParams
     draft: DraftPolicy
     max_tokens: int | None
+    exact: bool
+    """Whether the session runs every pass at one width."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from gemmachat.catalog import ResolvedModel
 from gemmachat.engine import DraftPolicy, Engine, FinishReason, Session, TokenEvent
 from gemmachat.errors import ContextFullError, DamagedFileError
 from gemmachat.sampling import SamplingParams
+from gemmachat.sanitize import Utf8Stream
 from gemmachat.stats import Stats
 
 CONTROLS = ("<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>")
@@ -59,9 +61,8 @@ class ByteVocab:
 class FakeSession(Session):
     """Plays `answers` one by one; the last one again and again."""
 
-    def __init__(self, engine: FakeEngine, n_ctx: int, threads: int | None, exact: bool) -> None:
+    def __init__(self, engine: FakeEngine, n_ctx: int, exact: bool) -> None:
         self.n_ctx = n_ctx
-        self.threads = threads
         self.exact = exact
         self.prompts: list[list[int]] = []
         self.samplings: list[SamplingParams] = []
@@ -70,7 +71,6 @@ class FakeSession(Session):
         self._engine = engine
         self._timeline: list[int] = []
         self._cancel = threading.Event()
-        self._hanging = threading.Event()
         self._stats = Stats()
 
     def generate(
@@ -97,7 +97,8 @@ class FakeSession(Session):
             cached += 1
         self._timeline = list(tokens)
         self._cancel.clear()
-        return self._play(self._engine.vocab.encode(script), len(tokens), cached, draft, max_tokens)
+        played = self._engine.vocab.encode(script + "<turn|>")
+        return self._play(played, len(tokens), cached, draft, max_tokens)
 
     def _play(
         self, script: list[int], prompt: int, cached: int, draft: DraftPolicy, limit: int | None
@@ -105,39 +106,35 @@ class FakeSession(Session):
         length = draft if isinstance(draft, int) else {"auto": 3, "off": 0}[draft]
         if not self._engine.has_drafter:
             length = 0
-        pending = b""
-        made = accepted = rounds = 0
-        for index, token in enumerate([*script, self._engine.vocab.control("<turn|>")]):
-            if index == self._engine.hang_at:
-                self._hanging.set()
-                self._cancel.wait()
-            ended: FinishReason | None = None
-            if self._cancel.is_set():
-                ended = "cancelled"
-            elif len(self._timeline) == self.n_ctx:
-                ended = "context"
-            if ended:
-                yield TokenEvent("", None, False, 0.0, ended)
-                break
-            from_draft = made % (length + 1) < length
-            self._timeline.append(token)
-            made += 1
-            accepted += from_draft
-            rounds += not from_draft
-            if token == self._engine.vocab.control("<turn|>"):
-                ended = "stop"
-            elif made == limit:
-                ended = "length"
-            pending += self._engine.vocab.piece(token)
-            try:
-                text, pending = pending.decode("utf-8"), b""
-            except UnicodeDecodeError:
-                text = ""
-            self._set_stats(prompt, cached, made, accepted, rounds, draft)
-            yield TokenEvent(text, token, from_draft, -0.5, ended)
-            if ended:
-                break
-        self._set_stats(prompt, cached, made, accepted, rounds, draft)
+        text = Utf8Stream()
+        made = accepted = 0
+        try:
+            for token in script:
+                ended = self._ended(made)
+                if ended:
+                    yield TokenEvent("", None, False, 0.0, ended)
+                    return
+                from_draft = made % (length + 1) < length
+                self._timeline.append(token)
+                made += 1
+                accepted += from_draft
+                ended = "length" if made == limit else None
+                if self._engine.vocab.is_end(token):
+                    ended = "stop"
+                said = text.feed(self._engine.vocab.piece(token))
+                yield TokenEvent(said, token, from_draft, -0.5, ended)
+                if ended:
+                    return
+        finally:
+            self._set_stats(prompt, cached, made, accepted, draft)
+
+    def _ended(self, made: int) -> FinishReason | None:
+        if made == self._engine.hang_at:
+            self._engine.on_hang()
+            self._cancel.wait()
+        if self._cancel.is_set():
+            return "cancelled"
+        return "context" if len(self._timeline) == self.n_ctx else None
 
     def _set_stats(
         self,
@@ -145,9 +142,9 @@ class FakeSession(Session):
         cached: int,
         made: int,
         accepted: int,
-        rounds: int,
         draft: DraftPolicy,
     ) -> None:
+        rounds = made - accepted
         self._stats = Stats(
             prompt_tokens=prompt,
             cached_tokens=cached,
@@ -171,15 +168,6 @@ class FakeSession(Session):
     def cancel(self) -> None:
         self._cancel.set()
 
-    def cancel_soon(self) -> None:
-        """Cancel once an answer waits at `hang_at`."""
-
-        def wait_and_cancel() -> None:
-            self._hanging.wait()
-            self.cancel()
-
-        threading.Thread(target=wait_and_cancel).start()
-
     def stats(self) -> Stats:
         return self._stats
 
@@ -188,7 +176,9 @@ class FakeSession(Session):
 
 
 class FakeEngine(Engine):
-    """`hang_at`: index of the token before which every answer waits to be cancelled."""
+    """`hang_at`: index of the token before which every answer calls `on_hang` and then waits to be
+    cancelled.
+    """
 
     vocab: ByteVocab
 
@@ -207,6 +197,8 @@ class FakeEngine(Engine):
         self.context_length = context_length
         self.chat_template = chat_template
         self.hang_at = hang_at
+        self.on_hang: Callable[[], object] = lambda: None
+        self.opened: list[tuple[ResolvedModel, int | None]] = []
         self.sessions: list[FakeSession] = []
         self.closed = False
 
@@ -214,11 +206,10 @@ class FakeEngine(Engine):
         self,
         *,
         n_ctx: int | None = None,
-        threads: int | None = None,
         exact: bool = False,
         trace_logits: bool = False,
     ) -> FakeSession:
-        self.sessions.append(FakeSession(self, n_ctx or self.context_length, threads, exact))
+        self.sessions.append(FakeSession(self, n_ctx or self.context_length, exact))
         return self.sessions[-1]
 
     def close(self) -> None:

@@ -79,9 +79,11 @@ def test_every_kind_of_end_closes_the_turn_once(end: str) -> None:
 def test_generated_tokens_are_kept_as_they_were() -> None:
     # Text would be trimmed and tokenised anew; tokens extend what the cache already holds.
     answer = tuple(VOCAB.encode(" \n odd  spacing \n"))
-    format = PromptFormat(VOCAB, None)
-    first = format.render([Message("user", "a")])
-    second = format.render([Message("user", "a"), Message("model", answer), Message("user", "b")])
+    chat_format = PromptFormat(VOCAB, None)
+    first = chat_format.render([Message("user", "a")])
+    second = chat_format.render(
+        [Message("user", "a"), Message("model", answer), Message("user", "b")]
+    )
     assert second[: len(first) + len(answer)] == [*first, *answer]
 
 
@@ -102,9 +104,9 @@ def test_control_tokens_typed_as_text_stay_text(role: str) -> None:
 
 def test_text_between_control_tokens_is_tokenised_in_one_run() -> None:
     vocab = CountingVocab()
-    format = PromptFormat(vocab, None)
+    chat_format = PromptFormat(vocab, None)
     vocab.runs.clear()
-    format.render([Message("user", "\nhi"), Message("model", "yes")])
+    chat_format.render([Message("user", "\nhi"), Message("model", "yes")])
     assert vocab.runs == ["user\nhi", "model\nyes"]
 
 

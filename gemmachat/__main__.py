@@ -1,0 +1,7 @@
+"""`python -m gemmachat`."""
+
+import sys
+
+from gemmachat.cli import main
+
+sys.exit(main())

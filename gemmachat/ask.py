@@ -1,0 +1,118 @@
+"""One question and its answer: what is asked, shown while it comes, reported afterwards."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gemmachat.errors import ContextFullError, UsageError
+from gemmachat.interrupt import INTERRUPTED, cancel_on_interrupt
+from gemmachat.render import agreement, stats_lines
+
+if TYPE_CHECKING:
+    from gemmachat.chat import Answer, Chat
+    from gemmachat.parse import Piece
+    from gemmachat.render import Screen
+
+# More than the longest context of any Gemma 4 can hold.
+MAX_INPUT_BYTES = 16 * 2**20
+
+
+def read_question(prompt: str | None) -> str | None:
+    """Return the text of standard input, a blank line and `prompt`, or what there is of it.
+
+    Standard input is read to its end unless it is a terminal. None means that there is neither: the
+    user wants to chat. Raises `UsageError` when all there is is blank or is not text.
+    """
+    if prompt is None and _stdin_is_terminal():
+        return None
+    given = "" if _stdin_is_terminal() else _read_stdin()
+    parts = [part for part in (given, prompt or "") if part.strip()]
+    if not parts:
+        raise UsageError("the prompt is empty: give a PROMPT or pipe some text in")
+    return "\n\n".join(part.strip("\n") for part in parts)
+
+
+def _stdin_is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _read_stdin() -> str:
+    if sys.stdin is None:  # closed by the caller
+        return ""
+    data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    if len(data) > MAX_INPUT_BYTES:
+        raise ContextFullError(
+            f"standard input holds more than {MAX_INPUT_BYTES} bytes, which fits into the context "
+            "of no model"
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"standard input is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
+        ) from None
+
+
+def show_answer(chat: Chat, question: str, screen: Screen) -> Answer:
+    """Stream the answer to the screen. Ctrl-C stops it within one pass."""
+    try:
+        return _answer(chat, question, screen.piece)
+    finally:
+        screen.end_answer()
+
+
+def answer_once(
+    chat: Chat, question: str, screen: Screen, *, model: str, as_json: bool, stats: bool
+) -> int:
+    """Answer one question, as text or as one JSON object, and return the exit code."""
+    if as_json:
+        answer = _answer(chat, question, lambda _piece: None)
+        screen.json(
+            {
+                "text": answer.text,
+                "thinking": answer.thinking,
+                "tokens": answer.tokens,
+                "finish_reason": answer.finish_reason,
+                "model": model,
+                "seed": answer.seed,
+                "stats": answer.stats.as_dict(),
+            }
+        )
+    else:
+        answer = show_answer(chat, question, screen)
+    if stats:
+        show_stats(answer, chat, screen)
+    if answer.finish_reason == "cancelled":
+        return INTERRUPTED
+    if answer.finish_reason == "context":
+        screen.error(context_full(answer, chat, "run with a larger --ctx"))
+        return ContextFullError.exit_code
+    return 0
+
+
+def context_full(answer: Answer, chat: Chat, advice: str) -> str:
+    """Say with both numbers that the context is full, and what to do."""
+    used = answer.stats.prompt_tokens + answer.stats.completion_tokens
+    return (
+        f"the context is full: prompt and answer have {used} tokens and --ctx is "
+        f"{chat.session.n_ctx}: {advice}"
+    )
+
+
+def show_stats(answer: Answer, chat: Chat, screen: Screen) -> None:
+    """Summarise an answer on standard error."""
+    greedy = chat.options.sampling.temperature == 0
+    known = agreement(answer.stats, exact=chat.options.exact, greedy=greedy)
+    screen.note(*stats_lines(answer.stats, known))
+
+
+def _answer(chat: Chat, question: str, show: Callable[[Piece], None]) -> Answer:
+    with cancel_on_interrupt(chat.session) as interrupt:
+        for piece in chat.ask(question):
+            show(piece)
+            if interrupt.pressed:  # perhaps before the session was listening
+                chat.session.cancel()
+    assert chat.last is not None, "ask() ended without an answer"
+    return chat.last

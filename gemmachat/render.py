@@ -1,0 +1,179 @@
+"""The only module that writes to the terminal.
+
+Answers and results go to standard output, everything else to standard error. All text is made safe
+on its way (see `sanitize`), so no caller can forget to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, TextIO
+
+from gemmachat.parse import Part, Piece
+from gemmachat.sanitize import safe_line, safe_text
+
+if TYPE_CHECKING:
+    from gemmachat.stats import Stats
+
+_DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
+
+
+class Screen:
+    """Standard output and standard error of one command.
+
+    Escape sequences of our own are written only to a terminal, and not with NO_COLOR or TERM=dumb.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._out = _writable(sys.stdout)
+        self._err = _writable(sys.stderr)
+        plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
+        self._colour = self._err.isatty() and not plain
+        self._part: Part = "answer"
+        self._at_line_start = True
+
+    def piece(self, piece: Piece) -> None:
+        """Show a piece of an answer at once. Thoughts are no part of the output."""
+        text = safe_text(piece.text)
+        if not text:
+            return
+        if piece.part != self._part:
+            self._end_line()
+            self._part = piece.part
+        if piece.part == "answer":
+            self._out.write(text)
+            self._out.flush()
+        else:
+            self._err.write(self._styled(_DIM, text))
+            self._err.flush()
+        self._at_line_start = text.endswith("\n")
+
+    def end_answer(self) -> None:
+        """Close the last line of an answer."""
+        self._end_line()
+        self._part = "answer"
+
+    def result(self, *lines: str) -> None:
+        """Write lines to standard output."""
+        self._out.write("".join(f"{safe_text(line)}\n" for line in lines))
+        self._out.flush()
+
+    def json(self, value: Any) -> None:
+        """Write one JSON value on one line; all but printable ASCII is escaped by JSON's rules."""
+        self._out.write(json.dumps(value, ensure_ascii=True, allow_nan=False) + "\n")
+        self._out.flush()
+
+    def note(self, *lines: str) -> None:
+        """Write lines to standard error, dimmed on a terminal."""
+        for line in lines:
+            self._err.write(self._styled(_DIM, safe_text(line)) + "\n")
+        self._err.flush()
+
+    def error(self, sentence: str) -> None:
+        """Write one error sentence to standard error."""
+        self._err.write(f"{self._styled(_BOLD_RED, 'error:')} {safe_line(sentence)}\n")
+        self._err.flush()
+
+    def progress(self, line: str) -> None:
+        """Show a line that the next one replaces, "" removes it; on a terminal only."""
+        if self._colour:
+            self._err.write(f"\r\x1b[K{safe_line(line)}")
+            self._err.flush()
+
+    def read_line(self, prompt: str) -> str | None:
+        """Ask for a line on a terminal; None at the end of input.
+
+        Ctrl-C raises KeyboardInterrupt. Bytes that are no UTF-8 become U+FFFD.
+        """
+        if isinstance(sys.stdin, TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")
+        if self._out.isatty():
+            with suppress(ImportError):
+                import readline  # noqa: F401 - gives input() line editing and history
+            # The editor must know the prompt to redraw it, and draws on standard output: the same
+            # terminal.
+            shown = prompt
+        else:
+            shown = ""
+            self._err.write(prompt)
+            self._err.flush()
+        try:
+            return input(shown)
+        except (EOFError, KeyboardInterrupt) as end:
+            self._err.write("\n")
+            self._err.flush()
+            if isinstance(end, KeyboardInterrupt):
+                raise
+            return None
+
+    def abandon(self) -> None:
+        """Give up on both streams: nobody reads them, or nothing more can be written."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (self._out, self._err):
+            with suppress(OSError, ValueError):  # a stream that is no file of the system
+                # Otherwise the interpreter fails once more when it flushes them at exit.
+                os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+    def _end_line(self) -> None:
+        if not self._at_line_start:
+            stream = self._out if self._part == "answer" else self._err
+            stream.write("\n")
+            stream.flush()
+            self._at_line_start = True
+
+    def _styled(self, style: str, text: str) -> str:
+        return f"{style}{text}{_RESET}" if self._colour else text
+
+
+def _writable(stream: TextIO | None) -> TextIO:
+    if stream is None:  # closed by the caller
+        return open(os.devnull, "w", encoding="utf-8")
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="replace")  # an answer may hold what the locale cannot encode
+    return stream
+
+
+def stats_lines(stats: Stats, agreement: str) -> list[str]:
+    """Summarise one answer: the four numbers, acceptance by position, where the time went."""
+    rate = stats.completion_tokens / stats.total_s if stats.total_s > 0 else 0.0
+    prefilled = stats.prompt_tokens - stats.cached_tokens
+    lines = [
+        f"{stats.mean_accepted_length:.2f} tokens per target pass, "
+        f"first token after {stats.ttft_s:.2f} s, "
+        f"{rate:.1f} tokens/s end to end, agreement: {agreement}",
+        f"prompt {stats.prompt_tokens} tokens ({stats.cached_tokens} cached, {prefilled} read at "
+        f"{stats.prefill_tps:.1f}/s), answer {stats.completion_tokens} tokens at "
+        f"{stats.decode_tps:.1f}/s",
+    ]
+    if stats.drafted:
+        positions = " ".join(f"{share:.0%}" for share in stats.accepted_by_position)
+        lines.append(
+            f"drafted {stats.drafted}, accepted {stats.accepted} ({stats.acceptance_rate:.0%}); "
+            f"accepted by position: {positions}"
+        )
+    lines.append(
+        f"time {stats.total_s:.2f} s: first token {stats.ttft_s:.2f}, draft {stats.draft_s:.2f}, "
+        f"verify {stats.verify_s:.2f}, sampling {stats.sample_s:.2f} "
+        f"({stats.rounds} passes, draft {stats.draft_policy})"
+    )
+    return lines
+
+
+def agreement(stats: Stats, *, exact: bool, greedy: bool) -> str:
+    """How the answer relates to what the target alone would have written, and how that is known."""
+    if not stats.drafted:
+        return "is the target alone (nothing was drafted)"
+    if exact and greedy:
+        return "same tokens as the target alone (--exact: one fixed pass width)"
+    if greedy:
+        return (
+            "same tokens but for near-ties, where passes of another width may round differently "
+            "(--exact rules that out; gemmachat selftest measures)"
+        )
+    return "same distribution as the target alone, by construction (gemmachat selftest checks)"

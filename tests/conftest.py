@@ -1,0 +1,60 @@
+"""Fixtures that many tests share."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from fakes import FakeEngine
+
+from gemmachat import cli
+from gemmachat.catalog import ResolvedModel
+
+
+class Finished(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Stdin(io.TextIOWrapper):
+    """Standard input with given bytes."""
+
+    def __init__(self, data: bytes, *, terminal: bool = False) -> None:
+        super().__init__(io.BytesIO(data), encoding="utf-8")
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+Command = Callable[..., Finished]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run `gemmachat` in this process: `command(*arguments, engine=..., stdin=...)`.
+
+    Without `stdin` standard input is a terminal at its end; without `engine` loading one fails the
+    test.
+    """
+
+    def run(
+        *arguments: str, engine: FakeEngine | None = None, stdin: bytes | None = None
+    ) -> Finished:
+        def open_engine(model: ResolvedModel, threads: int | None = None) -> FakeEngine:
+            assert engine is not None, f"{model.target} must not be loaded"
+            engine.opened.append((model, threads))
+            return engine
+
+        monkeypatch.setattr(cli, "open_engine", open_engine)
+        monkeypatch.setattr(sys, "stdin", Stdin(stdin or b"", terminal=stdin is None))
+        code = cli.main(arguments)
+        return Finished(code, *capsys.readouterr())
+
+    return run
