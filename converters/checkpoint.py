@@ -160,7 +160,9 @@ def _read_header(path: Path) -> dict[str, StoredTensor]:
                 )
             header = file.read(length)
     except FileNotFoundError:
-        raise CheckpointNotFoundError(f"{where} is missing: the checkpoint is incomplete.") from None
+        raise CheckpointNotFoundError(
+            f"{where} is missing: the checkpoint is incomplete."
+        ) from None
     except OSError as error:
         raise CheckpointError(f"{where} cannot be read: {error.strerror or error}.") from error
     entries = parse_json(header, where=f"The header of {where}")
@@ -184,31 +186,35 @@ def _check_entry(name: str, entry: Any, where: str) -> tuple[str, tuple[int, ...
     dtype = entry.get("dtype")
     if not isinstance(dtype, str) or dtype not in _DTYPE_BYTES:
         raise CheckpointError(f"{what} has the unknown type {quoted(dtype)}.")
-    shape = entry.get("shape")
-    if not _is_counts(shape) or len(shape) > MAX_DIMS or 0 in shape:
-        raise CheckpointError(f"{what} has the impossible shape {quoted(shape)}.")
-    offsets = entry.get("data_offsets")
-    if not _is_counts(offsets) or len(offsets) != 2:
-        raise CheckpointError(f"{what} has the impossible offsets {quoted(offsets)}.")
+    shape = _counts(entry.get("shape"))
+    if shape is None or len(shape) > MAX_DIMS or 0 in shape:
+        raise CheckpointError(f"{what} has the impossible shape {quoted(entry.get('shape'))}.")
+    offsets = _counts(entry.get("data_offsets"))
+    if offsets is None or len(offsets) != 2:
+        raise CheckpointError(
+            f"{what} has the impossible offsets {quoted(entry.get('data_offsets'))}."
+        )
     begin, end = offsets
     expected = math.prod(shape) * _DTYPE_BYTES[dtype]
     if end - begin != expected:
         raise CheckpointError(
             f"{what} spans {end - begin} bytes where its shape and type need {expected}."
         )
-    return dtype, tuple(shape), begin, end
+    return dtype, shape, begin, end
 
 
-def _is_counts(value: Any) -> bool:
-    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+def _counts(value: Any) -> tuple[int, ...] | None:
+    if not isinstance(value, list) or any(type(item) is not int or item < 0 for item in value):
+        return None
+    return tuple(value)
 
 
 def _check_spans(spans: list[tuple[int, int, str]], data_bytes: int, where: str) -> None:
     position = 0
     for begin, end, name in sorted(spans):
         if begin != position:
-            problem = "overlaps the one before it" if begin < position else "leaves a hole before it"
-            raise CheckpointError(f"Tensor {quoted(name)} in {where} {problem}.")
+            problem = "overlaps the one" if begin < position else "leaves a hole"
+            raise CheckpointError(f"Tensor {quoted(name)} in {where} {problem} before it.")
         position = end
     if position > data_bytes:
         raise CheckpointError(

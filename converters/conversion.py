@@ -1,6 +1,7 @@
 """One conversion, start to end: read the checkpoint, plan the tensors, write the file."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ from gguf.constants import GGMLQuantizationType
 
 from . import names
 from .checkpoint import Checkpoint, open_checkpoint
+from .config import read_hparams
 from .errors import CheckpointError
 from .gguf_values import Metadata, float32_array, int32_array, string, uint32
-from .hparams import DRAFTER_ARCH, CentroidHead, Hparams, read_hparams
+from .hparams import DRAFTER_ARCH, CentroidHead, Hparams
 from .quantize import Quantization, encode, encoded_bytes, find_quantization, tensor_type
 from .vocab import read_vocab
 from .write import TensorData, write_gguf
@@ -21,12 +23,26 @@ _QUANTIZATION_VERSION = 2
 _NO_ROTATION = 1e30
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a GGUF file will hold. The numbers are read and encoded only when it is written."""
+
+    metadata: Metadata
+    tensors: list[TensorData]
+
+
 def convert(source: Path, output: Path, *, quant: str, force: bool = False) -> None:
     """Converts the checkpoint in folder `source` to the GGUF file `output`.
 
     `quant` names the type of the matrices (see `quantize.QUANTIZATIONS`). Targets and drafters are
     told apart by their config. Raises ConversionError; `output` is then as it was before.
     """
+    plan = plan_file(source, quant=quant)
+    write_gguf(output, plan.metadata, plan.tensors, force=force)
+
+
+def plan_file(source: Path, *, quant: str) -> Plan:
+    """Everything that `convert` would write. Raises ConversionError."""
     choice = find_quantization(quant)
     checkpoint = open_checkpoint(source)
     hparams = read_hparams(checkpoint.config)
@@ -37,14 +53,16 @@ def convert(source: Path, output: Path, *, quant: str, force: bool = False) -> N
         **_centroid_arrays(checkpoint, hparams),
         **read_vocab(source, hparams.vocab).metadata(),
     }
-    write_gguf(output, metadata, tensors, force=force)
+    return Plan(metadata, tensors)
 
 
 def _general(checkpoint: Checkpoint, hparams: Hparams, choice: Quantization) -> Metadata:
+    # A folder's name may hold bytes that are no text.
+    name = checkpoint.folder.resolve().name.encode("utf-8", "replace").decode("utf-8")
     return {
         "general.architecture": string(hparams.arch),
         "general.type": string("model"),
-        "general.name": string(checkpoint.folder.resolve().name),
+        "general.name": string(name),
         "general.file_type": uint32(choice.file_type),
         "general.quantization_version": uint32(_QUANTIZATION_VERSION),
     }

@@ -32,49 +32,65 @@ Metadata = dict[str, Value]
 
 
 def uint32(value: int) -> Value:
+    """An unsigned 32-bit number."""
     return Value(ValueType.UINT32, struct.pack("<I", value))
 
 
 def float32(value: float) -> Value:
+    """A single-precision number."""
     return Value(ValueType.FLOAT32, struct.pack("<f", value))
 
 
 def boolean(value: bool) -> Value:
+    """A truth value."""
     return Value(ValueType.BOOL, struct.pack("<?", value))
 
 
 def string(value: str) -> Value:
+    """A text."""
     return Value(ValueType.STRING, encode_string(value))
 
 
 def uint32_array(values: Iterable[int]) -> Value:
+    """An array of unsigned 32-bit numbers."""
     return _array(ValueType.UINT32, np.asarray(list(values), "<u4"))
 
 
 def int32_array(values: Iterable[int] | npt.NDArray[np.integer]) -> Value:
+    """An array of signed 32-bit numbers."""
     return _array(ValueType.INT32, np.asarray(values, "<i4"))
 
 
 def float32_array(values: Iterable[float] | npt.NDArray[np.floating]) -> Value:
+    """An array of single-precision numbers."""
     return _array(ValueType.FLOAT32, np.asarray(values, "<f4"))
 
 
 def boolean_array(values: Iterable[bool]) -> Value:
+    """An array of truth values."""
     return _array(ValueType.BOOL, np.asarray(list(values), np.uint8))
 
 
 def string_array(values: Iterable[str]) -> Value:
+    """An array of texts."""
     items = [encode_string(value) for value in values]
     head = struct.pack("<IQ", ValueType.STRING, len(items))
     return Value(ValueType.ARRAY, head + b"".join(items))
 
 
 def encode_string(text: str) -> bytes:
+    """`text` as GGUF stores it: its length in bytes, then UTF-8."""
     data = text.encode("utf-8")
     return struct.pack("<Q", len(data)) + data
 
 
+def is_text(text: str) -> bool:
+    """Whether `text` can be stored: JSON may hold halves of UTF-16 pairs, which cannot."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def encode_metadata(metadata: Mapping[str, Value]) -> bytes:
+    """The key-value section of a file."""
     return b"".join(
         encode_string(key) + struct.pack("<I", value.type) + value.encoded
         for key, value in metadata.items()

@@ -1,11 +1,14 @@
 """Tensor names of Gemma 4: Hugging Face spelling to GGUF spelling, with the shape each must have.
 
-The drafter's centroid head has GGUF names in llama.cpp (`masked_embd_centroids.weight`,
+The drafter's centroid head has GGUF names in llama.cpp (`masked_embd_centroids.weight` and
 `masked_embd_ordering`), but its loader refuses files that hold them, and any other tensor that it
 does not know. So the centroid head travels as metadata, which llama.cpp leaves alone:
-`gemma4-assistant.masked_embedding.centroids` (float32 array, [count, embedding_length] in rows) and
-`gemma4-assistant.masked_embedding.token_ordering` (int32 array, [vocab]: the tokens of cluster c are
-entries c·n to (c+1)·n − 1, where n = vocab / count). The other two keys are in `hparams`.
+
+- `gemma4-assistant.masked_embedding.centroids`: float32 array, rows of [count, embedding_length];
+- `gemma4-assistant.masked_embedding.token_ordering`: int32 array [vocab], in which the tokens of
+  cluster c are entries c·n to (c+1)·n − 1, where n = vocab / count.
+
+The other two keys of the head are in `hparams`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -95,9 +98,7 @@ def _expected(hparams: Hparams) -> Iterator[tuple[str, str, tuple[int, ...]]]:
             yield f"layers.{layer}.{suffix}", f"blk.{layer}.{name}", shape
 
 
-def _expected_in_layer(
-    hparams: Hparams, layer: int
-) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def _expected_in_layer(hparams: Hparams, layer: int) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     hidden = hparams.hidden
     head_dim = hparams.head_dim(layer)
     queries = head_dim * hparams.heads

@@ -4,6 +4,7 @@ Vectors (norms, scales) and the rotary factors stay F32: they are small and ever
 A matrix whose rows the block type cannot divide stays F16.
 """
 
+import math
 from dataclasses import dataclass
 
 import gguf.quants
@@ -54,15 +55,14 @@ def tensor_type(shape: tuple[int, ...], choice: Quantization) -> GGMLQuantizatio
 def encoded_bytes(shape: tuple[int, ...], kind: GGMLQuantizationType) -> int:
     """How many bytes a tensor of this shape takes in `kind`."""
     block, block_bytes = GGML_QUANT_SIZES[kind]
-    return int(np.prod(shape, dtype=object)) // block * block_bytes
+    return math.prod(shape) // int(block) * int(block_bytes)
 
 
-def encode(
-    rows: npt.NDArray[np.float32], kind: GGMLQuantizationType
-) -> npt.NDArray[np.generic]:
+def encode(rows: npt.NDArray[np.float32], kind: GGMLQuantizationType) -> npt.NDArray[np.generic]:
     """`rows` [n, width] as `kind`. Raises ConversionError where F16 cannot hold a value."""
     if kind == GGMLQuantizationType.F32:
         return rows
     if kind == GGMLQuantizationType.F16 and np.abs(rows).max(initial=0.0) > 65504.0:
         raise ConversionError("A weight is too large for F16: convert with --quant F32.")
-    return gguf.quants.quantize(rows, kind)
+    encoded: npt.NDArray[np.generic] = gguf.quants.quantize(rows, kind)
+    return encoded

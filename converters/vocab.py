@@ -16,6 +16,7 @@ from .gguf_values import (
     boolean,
     float32_array,
     int32_array,
+    is_text,
     string,
     string_array,
     uint32,
@@ -105,12 +106,12 @@ def _token_ids(vocab: Any, added: Any) -> dict[str, int]:
         raise CheckpointError("tokenizer.json has no vocabulary.")
     ids: dict[str, int] = dict(vocab)
     for entry in added:
-        if not isinstance(entry, dict) or not isinstance(entry.get("content"), str):
-            raise CheckpointError("tokenizer.json lists an added token without content.")
-        if ids.setdefault(entry["content"], entry.get("id")) != entry.get("id"):
-            raise CheckpointError(
-                f"tokenizer.json gives the token {quoted(entry['content'])} two ids."
-            )
+        content = entry.get("content") if isinstance(entry, dict) else None
+        index = entry.get("id") if isinstance(entry, dict) else None
+        if not isinstance(content, str) or not isinstance(index, int):
+            raise CheckpointError("tokenizer.json lists an added token without content or id.")
+        if ids.setdefault(content, index) != index:
+            raise CheckpointError(f"tokenizer.json gives the token {quoted(content)} two ids.")
     return ids
 
 
@@ -127,8 +128,10 @@ def _in_order(ids: dict[str, int], size: int) -> tuple[str, ...]:
                 f"tokenizer.json gives the tokens {quoted(tokens[index])} and {quoted(token)} "
                 f"the same id {index}."
             )
-        if not token or "\0" in token:
-            raise CheckpointError(f"Token {index} in tokenizer.json is empty or holds a NUL.")
+        if not token or "\0" in token or not is_text(token):
+            raise CheckpointError(
+                f"Token {index} in tokenizer.json is empty, holds a NUL or cannot be encoded."
+            )
         tokens[index] = token
     # Rows of the embedding without a token still need a spelling of their own.
     return tuple(
@@ -186,6 +189,10 @@ def _chat_template(folder: Path, settings: JsonObject) -> str | None:
         template = settings.get("chat_template")
     if template is None:
         return None
-    if not isinstance(template, str) or len(template) > MAX_TEMPLATE_BYTES:
+    if (
+        not isinstance(template, str)
+        or len(template) > MAX_TEMPLATE_BYTES
+        or not is_text(template)
+    ):
         raise CheckpointError("The chat template is not a text of acceptable length.")
     return template

@@ -68,9 +68,7 @@ def _refuse_existing(path: Path, force: bool) -> None:
         raise OutputError(f"{quoted(path, 200)} exists already: pass --force to replace it.")
 
 
-def _write(
-    file: BinaryIO, metadata: Mapping[str, Value], tensors: Sequence[TensorData]
-) -> None:
+def _write(file: BinaryIO, metadata: Mapping[str, Value], tensors: Sequence[TensorData]) -> None:
     file.write(struct.pack("<4sIQQ", b"GGUF", _VERSION, len(tensors), len(metadata)))
     file.write(encode_metadata(metadata))
     offset = 0

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import stat
 import struct
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from .errors import DamagedFileError, NotFoundError
-from .sanitize import safe_line
+from .gguf_types import SCALARS, TENSOR_TYPES, ArrayInfo, GgufInfo, TensorInfo, quoted
 
 MAX_HEADER_BYTES = 256 << 20
+_WINDOW_BYTES = 1 << 18
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 16
 MAX_KEY_BYTES = (1 << 16) - 1
@@ -26,87 +26,9 @@ MAX_DIMS = 4
 MAX_INLINE_ITEMS = 1024
 DEFAULT_ALIGNMENT = 32
 
-_FIRST_READ = 1 << 16
 _MIN_KEY_BYTES = 8 + 1 + 4 + 1
 _MIN_TENSOR_BYTES = 8 + 1 + 4 + 4 + 8
 _STRING, _ARRAY = 8, 9
-_SCALARS = {
-    0: ("u8", "B"), 1: ("i8", "b"), 2: ("u16", "H"), 3: ("i16", "h"), 4: ("u32", "I"),
-    5: ("i32", "i"), 6: ("f32", "f"), 7: ("bool", "?"), 10: ("u64", "Q"), 11: ("i64", "q"),
-    12: ("f64", "d"),
-}  # fmt: skip
-# Type id: name, elements per block, bytes per block. Ids that llama.cpp has retired are absent.
-TENSOR_TYPES = {
-    0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 9: ("Q8_1", 32, 36),
-    10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 15: ("Q8_K", 256, 292),
-    16: ("IQ2_XXS", 256, 66), 17: ("IQ2_XS", 256, 74), 18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50), 20: ("IQ4_NL", 32, 18), 21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82), 23: ("IQ4_XS", 256, 136), 24: ("I8", 1, 1), 25: ("I16", 1, 2),
-    26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8), 29: ("IQ1_M", 256, 56),
-    30: ("BF16", 1, 2), 34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17),
-    40: ("NVFP4", 64, 36), 41: ("Q1_0", 128, 18), 42: ("Q2_0", 64, 18),
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayInfo:
-    """An array too long to unpack at once. `raw` is its encoded content, after type and length."""
-
-    item_type: str
-    length: int
-    raw: memoryview = field(repr=False)
-
-    def strings(self) -> list[bytes]:
-        """The items of a string array."""
-        length_at = struct.Struct("<Q").unpack_from
-        raw = bytes(self.raw)
-        items: list[bytes] = []
-        position = 0
-        for _ in range(self.length):
-            start = position + 8
-            position = start + length_at(raw, position)[0]
-            items.append(raw[start:position])
-        return items
-
-    def numbers(self) -> tuple[int | float | bool, ...]:
-        """The items of an array of numbers."""
-        code = next(code for name, code in _SCALARS.values() if name == self.item_type)
-        return struct.unpack(f"<{self.length}{code}", self.raw)
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """One tensor. `shape[0]` is the length of a row; `offset` counts bytes from the file's start."""
-
-    name: str
-    shape: tuple[int, ...]
-    type_name: str
-    offset: int
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class GgufInfo:
-    """A checked header. Arrays of up to 1024 items are tuples, longer ones ArrayInfo.
-
-    `value_types` names the GGUF type of each key: u8 to f64, bool, str, or arr[item type].
-    """
-
-    path: Path
-    version: int
-    alignment: int
-    metadata: dict[str, object]
-    value_types: dict[str, str]
-    tensors: dict[str, TensorInfo]
-    file_size: int
-
-    @property
-    def architecture(self) -> str:
-        """What `general.architecture` says, or "" when it says nothing."""
-        name = self.metadata.get("general.architecture")
-        return name if isinstance(name, str) else ""
 
 
 def read_header(path: Path | str) -> GgufInfo:
@@ -129,23 +51,16 @@ def read_header(path: Path | str) -> GgufInfo:
         raise DamagedFileError(f"{quoted(path)} cannot be read: {reason}.") from error
 
 
-def quoted(name: object, limit: int = 120) -> str:
-    """`name` in quotes, made safe to print and cut to `limit` characters."""
-    text = safe_line(str(name))
-    return f"'{text[:limit]}…'" if len(text) > limit else f"'{text}'"
-
-
 class _Reader:
-    """One pass over a header. `_at` is the position of the next byte to interpret."""
+    """One pass over a header, through a window of the file. `_at` is the next byte to interpret."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path
         self._file = file
         self._size = file.seek(0, 2)
-        self._limit = min(self._size, MAX_HEADER_BYTES)
-        file.seek(0)
-        self._data = b""
         self._at = 0
+        self._window = b""
+        self._window_at = 0
 
     def read(self) -> GgufInfo:
         version = self._check_magic()
@@ -162,9 +77,7 @@ class _Reader:
         alignment = self._alignment(metadata, value_types)
         found = [self._tensor() for _ in range(tensor_count)]
         tensors = self._place(found, alignment)
-        return GgufInfo(
-            self._path, version, alignment, metadata, value_types, tensors, self._size
-        )
+        return GgufInfo(self._path, version, alignment, metadata, value_types, tensors, self._size)
 
     def _check_magic(self) -> int:
         magic = self._take(min(4, self._size), "its first bytes")
@@ -192,9 +105,9 @@ class _Reader:
             return "str", self._text(data, what)
         if kind == _ARRAY:
             return self._array(what)
-        if kind not in _SCALARS:
+        if kind not in SCALARS:
             raise self._damaged(f"gives {what} the unknown type {kind}")
-        name, code = _SCALARS[kind]
+        name, code = SCALARS[kind]
         if name == "bool":
             return name, self._booleans(self._take(1, what), what)[0]
         return name, self._unpack("<" + code, what)[0]
@@ -203,9 +116,9 @@ class _Reader:
         kind, length = self._unpack("<IQ", what)
         if kind == _ARRAY:
             raise self._damaged(f"nests an array inside {what}, which is not supported")
-        if kind != _STRING and kind not in _SCALARS:
+        if kind != _STRING and kind not in SCALARS:
             raise self._damaged(f"gives the items of {what} the unknown type {kind}")
-        name, code = _SCALARS.get(kind, ("str", ""))
+        name, code = SCALARS.get(kind, ("str", ""))
         item_bytes = struct.calcsize("<" + code) if code else 8
         if length > (self._size - self._at) // item_bytes:
             raise self._damaged(
@@ -216,12 +129,12 @@ class _Reader:
             self._skip(length * item_bytes, what)
         else:
             self._skip_strings(length, what)
-        array = ArrayInfo(name, length, memoryview(self._data)[start : self._at])
+        array = ArrayInfo(name, length, self._path, start, self._at - start)
         kind_name = f"arr[{name}]"
-        if name == "bool":
-            self._booleans(bytes(array.raw), what)
         if length > MAX_INLINE_ITEMS:
             return kind_name, array
+        if name == "bool":
+            return kind_name, self._booleans(array.raw(), what)
         if code:
             return kind_name, array.numbers()
         return kind_name, tuple(self._text(item, what) for item in array.strings())
@@ -229,21 +142,16 @@ class _Reader:
     def _booleans(self, data: bytes, what: str) -> tuple[bool, ...]:
         if data.strip(b"\0\1"):
             raise self._damaged(f"holds a truth value that is neither 0 nor 1 in {what}")
-        return tuple(map(bool, data[:MAX_INLINE_ITEMS]))
+        return tuple(map(bool, data))
 
     def _skip_strings(self, count: int, what: str) -> None:
         # The longest loop of the module: a real vocabulary has 262144 tokens and 515000 merges.
-        length_at = struct.Struct("<Q").unpack_from
-        data, position = self._data, self._at
-        for _ in range(count):
-            try:
-                position += 8 + length_at(data, position)[0]
-            except struct.error:
-                self._fill(position + 8, what)
-                data = self._data
-                position += 8 + length_at(data, position)[0]
-        self._fill(position, what)
-        self._at = position
+        while count:
+            window = self._look_ahead(8, what)
+            start = self._at - self._window_at
+            done, end = _walk_strings(window, start, count)
+            count -= done
+            self._skip(end - start, what)
 
     def _alignment(self, metadata: dict[str, object], value_types: dict[str, str]) -> int:
         key = "general.alignment"
@@ -328,29 +236,46 @@ class _Reader:
         return struct.unpack(layout, self._take(struct.calcsize(layout), what))
 
     def _take(self, count: int, what: str) -> bytes:
-        start = self._at
-        self._skip(count, what)
-        return self._data[start : self._at]
+        window = self._look_ahead(count, what)
+        start = self._at - self._window_at
+        self._at += count
+        return window[start : start + count]
 
     def _skip(self, count: int, what: str) -> None:
-        self._fill(self._at + count, what)
+        self._check_end(self._at + count, what)
         self._at += count
 
-    def _fill(self, end: int, what: str) -> None:
-        """Have the bytes up to `end` in memory, reading ahead in doubling steps."""
-        if end <= len(self._data):
-            return
+    def _look_ahead(self, count: int, what: str) -> bytes:
+        """A window of the file that holds at least `count` bytes from the current position on."""
+        end = self._at + count
+        if not self._window_at <= self._at <= end <= self._window_at + len(self._window):
+            self._check_end(end, what)
+            self._file.seek(self._at)
+            self._window = self._file.read(max(count, _WINDOW_BYTES))
+            self._window_at = self._at
+            if len(self._window) < count:
+                raise self._damaged("became shorter while it was read")
+        return self._window
+
+    def _check_end(self, end: int, what: str) -> None:
         if end > self._size:
             raise self._damaged(f"ends inside {what}: it is truncated or damaged")
-        if end > self._limit:
+        if end > MAX_HEADER_BYTES:
             raise self._damaged(f"has a header of more than {MAX_HEADER_BYTES} bytes")
-        wanted = min(max(end, 2 * len(self._data), _FIRST_READ), self._limit)
-        self._data += self._file.read(wanted - len(self._data))
-        if end > len(self._data):
-            raise self._damaged("became shorter while it was read")
 
     def _damaged(self, problem: str) -> DamagedFileError:
         return DamagedFileError(f"{quoted(self._path)} {problem}.")
+
+
+def _walk_strings(window: bytes, position: int, count: int) -> tuple[int, int]:
+    """How many of `count` strings start in the window, and where the one after them does."""
+    length_at = struct.Struct("<Q").unpack_from
+    for done in range(count):
+        try:
+            position += 8 + length_at(window, position)[0]
+        except (struct.error, OverflowError):  # noqa: PERF203 - costs nothing until it happens
+            return done, position
+    return count, position
 
 
 def _padded(size: int, alignment: int) -> int:

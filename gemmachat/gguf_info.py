@@ -7,9 +7,10 @@ are Gemma 4 models that llama.cpp can run, and that they belong together.
 from __future__ import annotations
 
 from .errors import DamagedFileError, PairMismatchError
-from .gguf_header import ArrayInfo, GgufInfo, TensorInfo, quoted, read_header
+from .gguf_header import read_header
 from .gguf_model import DRAFTER, LOOKALIKES, TARGET, Keys, ModelShape, read_shape
 from .gguf_tensors import check_tensors
+from .gguf_types import ArrayInfo, GgufInfo, TensorInfo, quoted
 from .gguf_vocab import TOKENS, check_centroid_head, check_vocab
 
 __all__ = [
@@ -124,4 +125,4 @@ def _mismatch(target: GgufInfo, drafter: GgufInfo, difference: str) -> PairMisma
 
 def _token_bytes(info: GgufInfo) -> object:
     tokens = info.metadata[TOKENS]
-    return tokens.raw if isinstance(tokens, ArrayInfo) else tokens
+    return tokens.raw() if isinstance(tokens, ArrayInfo) else tokens

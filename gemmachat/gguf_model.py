@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .errors import DamagedFileError
-from .gguf_header import ArrayInfo, quoted
+from .gguf_types import ArrayInfo, quoted
 
 if TYPE_CHECKING:
-    from .gguf_header import GgufInfo
+    from .gguf_types import GgufInfo
 
 TARGET = "gemma4"
 DRAFTER = "gemma4-assistant"
@@ -50,6 +50,7 @@ class ModelShape:
 
     @property
     def layers(self) -> int:
+        """How many layers there are."""
         return len(self.sliding)
 
     @property
@@ -58,6 +59,7 @@ class ModelShape:
         return self.layers - self.shared_kv_layers
 
     def head_dim(self, layer: int) -> int:
+        """Width of one attention head of that layer."""
         return self.head_dim_sliding if self.sliding[layer] else self.head_dim_full
 
 
@@ -68,9 +70,11 @@ class Keys:
         self._info = info
 
     def damaged(self, problem: str) -> DamagedFileError:
+        """The error that says what is wrong with this file."""
         return DamagedFileError(f"{quoted(self._info.path)} {problem}.")
 
     def has(self, key: str) -> bool:
+        """Whether the file holds the key."""
         return self._name(key) in self._info.metadata
 
     def count(
@@ -100,9 +104,11 @@ class Keys:
         return value
 
     def flag(self, key: str, *, default: bool) -> bool:
+        """A truth value."""
         return bool(self._typed(key, ("bool",), default))
 
     def text(self, key: str, default: str | None = None) -> str:
+        """A string."""
         return str(self._typed(key, ("str",), default))
 
     def flags(self, key: str) -> tuple[bool, ...]:

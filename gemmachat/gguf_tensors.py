@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .errors import DamagedFileError
-from .gguf_header import quoted
 from .gguf_model import DRAFTER
+from .gguf_types import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .gguf_header import GgufInfo, TensorInfo
     from .gguf_model import ModelShape
+    from .gguf_types import GgufInfo, TensorInfo
 
 # Types with a dot product and a row reader in llama.cpp's CPU backend; others end the process.
 MATRIX_TYPES = frozenset(
@@ -35,6 +35,7 @@ class Expected:
 
     @property
     def types(self) -> frozenset[str]:
+        """Names of the types it may be stored in."""
         return MATRIX_TYPES if len(self.shape) > 1 else frozenset(("F32",))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .gguf_header import ArrayInfo, quoted
 from .gguf_model import Keys
+from .gguf_types import ArrayInfo, quoted
 
 if TYPE_CHECKING:
     from .errors import DamagedFileError
-    from .gguf_header import GgufInfo
     from .gguf_model import ModelShape
+    from .gguf_types import GgufInfo
 
 TOKENS = "tokenizer.ggml.tokens"
 
@@ -73,20 +73,17 @@ def _check_spellings(keys: Keys, tokens: list[bytes], types: tuple[object, ...])
         b"\n".join(tokens).decode("utf-8")
     except UnicodeDecodeError:
         raise keys.damaged("has a token that is not UTF-8") from None
-    for token, kind in zip(tokens, types, strict=True):
-        if kind == _BYTE_TYPE and not _BYTE_TOKEN.fullmatch(token):
-            spelled = quoted(token.decode("utf-8", "replace"))
+    for index in [index for index, kind in enumerate(types) if kind == _BYTE_TYPE]:
+        if not _BYTE_TOKEN.fullmatch(tokens[index]):
+            spelled = quoted(tokens[index].decode("utf-8", "replace"))
             raise keys.damaged(f"marks the token {spelled} as a byte, which it does not spell")
 
 
 def _duplicate(keys: Keys, tokens: list[bytes]) -> DamagedFileError:
-    seen: set[bytes] = set()
-    for index, token in enumerate(tokens):
-        if token in seen:
-            break
-        seen.add(token)
-    spelled = quoted(token.decode("utf-8", "replace"))
-    return keys.damaged(f"has the token {spelled} twice, the second time as number {index}")
+    first: dict[bytes, int] = {}
+    index = next(i for i, token in enumerate(tokens) if first.setdefault(token, i) != i)
+    spelled = quoted(tokens[index].decode("utf-8", "replace"))
+    return keys.damaged(f"spells the tokens {first[tokens[index]]} and {index} both {spelled}")
 
 
 def _length(array: ArrayInfo | tuple[object, ...]) -> int:
