@@ -1,0 +1,268 @@
+"""Distils the drafter from the frozen target, for every position and four chained steps at once.
+
+Query i gets the embedding of token i and the target's state of position i - 1, sees the target's
+keys of positions before i only, and predicts token i + 1. Step k feeds the drafter's own state of
+step k - 1 and the embedding of token i + k; its position and its keys stay those of i, because the
+target's cache holds nothing newer. The loss is the Kullback-Leibler divergence from the target's
+distribution of token i + k + 1, on tokens that the model itself produces.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import Gemma4AssistantForCausalLM, Gemma4ForCausalLM
+
+from . import models
+from .corpus import build
+from .packing import Batch, batches, encode
+from .tokenizer import Codec
+from .train_target import Muon, logits_of, rate
+
+STEPS = 4
+STEP_WEIGHT = 0.85
+CENTROID_WEIGHT = 0.3
+ROWS_PER_STEP = 1536
+EMA = 0.99
+
+
+def shift(x: Tensor, n: int) -> Tensor:
+    """Moves dimension 1 by n towards the front, filling the end with zeros."""
+    return torch.cat([x[:, n:], torch.zeros_like(x[:, :n])], 1) if n else x
+
+
+@torch.no_grad()
+def observe(target: Gemma4ForCausalLM, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """The target's final states [B, L, H], scaled embeddings [B, L, H], and shared KV states."""
+    seen = target.model(
+        input_ids=batch.ids,
+        attention_mask=batch.masks(),
+        position_ids=batch.positions,
+        use_cache=False,
+        return_shared_kv_states=True,
+    )
+    return seen.last_hidden_state, target.model.embed_tokens(batch.ids), seen.shared_kv_states
+
+
+def roll_out(
+    drafter: Gemma4AssistantForCausalLM,
+    trunk: torch.nn.Module,
+    batch: Batch,
+    seen: tuple[Tensor, Tensor, dict[str, Tensor]],
+    steps: int = STEPS,
+) -> list[tuple[Tensor, Tensor]]:
+    """Per step k: the drafter's output rows [B, L, D] and which of them predict a produced token
+    of the same conversation, bool [B, L]."""
+    hidden, embeddings, kv = seen
+    masks = batch.masks(strict=True)
+    state = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, :-1]], 1)
+    results = []
+    for k in range(steps):
+        tokens = shift(embeddings, k)
+        rows = trunk(
+            inputs_embeds=drafter.pre_projection(torch.cat([tokens, state], -1)),
+            attention_mask=masks,
+            position_ids=batch.positions,
+            shared_kv_states=kv,
+            use_cache=False,
+            output_hidden_states=True,
+        ).last_hidden_state
+        state = drafter.post_projection(rows)
+        same = shift(batch.segments, k + 1) == batch.segments
+        results.append((rows, shift(batch.own, k + 1) & same & (batch.positions > 0)))
+    return results
+
+
+def dense_logits(drafter: Gemma4AssistantForCausalLM, rows: Tensor) -> Tensor:
+    """Logits over the whole vocabulary, without the centroid head."""
+    return rows @ drafter.model.embed_tokens.weight.T
+
+
+def cluster(drafter: Gemma4AssistantForCausalLM, seed: int) -> None:
+    """Groups the embedding rows into equally large clusters and sets ordering and centroids."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        rows = functional.normalize(drafter.model.embed_tokens.weight, dim=1)
+        room = rows.shape[0] // models.CENTROIDS
+        start = torch.randperm(rows.shape[0], generator=generator)[: models.CENTROIDS]
+        centres = rows[start].clone()
+        for _ in range(12):
+            order = balanced(rows @ centres.T, room)
+            centres = functional.normalize(rows[order].view(-1, room, rows.shape[1]).mean(1), dim=1)
+        drafter.masked_embedding.token_ordering.copy_(order)
+        drafter.masked_embedding.centroids.weight.copy_(4 * centres)
+
+
+def balanced(similarity: Tensor, room: int) -> Tensor:
+    """Assigns rows to clusters of `room` rows each, the surest first; returns the row order."""
+    count, clusters = similarity.shape
+    assigned = torch.full((count,), -1)
+    free = torch.full((clusters,), room)
+    score = similarity.clone()
+    while (open_rows := (assigned < 0).nonzero()[:, 0]).numel():
+        value, choice = score[open_rows].max(1)
+        for row, cluster_id in zip(
+            open_rows[value.argsort(descending=True)].tolist(),
+            choice[value.argsort(descending=True)].tolist(),
+            strict=True,
+        ):
+            if free[cluster_id] > 0:
+                assigned[row] = cluster_id
+                free[cluster_id] -= 1
+        score[:, free == 0] = -torch.inf
+    return assigned.argsort(stable=True)
+
+
+def centroid_loss(
+    drafter: Gemma4AssistantForCausalLM, rows: Tensor, wanted: Tensor
+) -> Tensor:
+    """Cross-entropy of the centroid scores against the probability mass of each cluster."""
+    head = drafter.masked_embedding
+    mass = wanted[:, head.token_ordering].view(len(wanted), models.CENTROIDS, -1).sum(-1)
+    return functional.cross_entropy(head.centroids(rows.detach()), mass)
+
+
+def loss_of(
+    drafter: Gemma4AssistantForCausalLM,
+    trunk: torch.nn.Module,
+    target: Gemma4ForCausalLM,
+    batch: Batch,
+    generator: torch.Generator,
+    clustered: bool,
+) -> Tensor:
+    """Weighted divergence over the chained steps, on a random subset of rows."""
+    seen = observe(target, batch)
+    total = torch.zeros(())
+    for k, (rows, useful) in enumerate(roll_out(drafter, trunk, batch, seen)):
+        index = useful.nonzero()
+        pick = torch.randperm(len(index), generator=generator)[:ROWS_PER_STEP]
+        b, i = index[pick].unbind(1)
+        with torch.no_grad():
+            wanted = logits_of(target, seen[0][b, i + k]).softmax(-1)
+        own = rows[b, i]
+        guessed = dense_logits(drafter, own).log_softmax(-1)
+        total = total + STEP_WEIGHT**k * functional.kl_div(guessed, wanted, reduction="batchmean")
+        if clustered:
+            total = total + CENTROID_WEIGHT * centroid_loss(drafter, own, wanted)
+    return total
+
+
+@torch.no_grad()
+def agreement(
+    drafter: Gemma4AssistantForCausalLM, target: Gemma4ForCausalLM, held_out: list[Batch]
+) -> tuple[list[float], float]:
+    """Share of positions where the drafter's argmax (centroid head) is the target's, per step, and
+    how often the centroid head keeps the dense argmax."""
+    hits, kept, counts = [0] * STEPS, 0, [0] * STEPS
+    for batch in held_out:
+        seen = observe(target, batch)
+        for k, (rows, useful) in enumerate(roll_out(drafter, drafter.model, batch, seen)):
+            b, i = useful.nonzero().unbind(1)
+            wanted = logits_of(target, seen[0][b, i + k]).argmax(-1)
+            own = rows[b, i]
+            weight = drafter.model.embed_tokens.weight
+            guess = torch.cat(
+                [drafter.masked_embedding(part[None], weight)[0] for part in own.split(512)]
+            ).argmax(-1)
+            hits[k] += int((guess == wanted).sum())
+            counts[k] += len(guess)
+            kept += int((guess == dense_logits(drafter, own).argmax(-1)).sum())
+    return [h / c for h, c in zip(hits, counts, strict=True)], kept / sum(counts)
+
+
+def main() -> None:
+    """Runs distillation; the result is OUT/model, the state for resuming OUT/state.pt."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--cluster-at", type=float, default=0.6, help="share of the steps")
+    parser.add_argument("--seed", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.set_flush_denormal(True)
+    args.out.mkdir(parents=True, exist_ok=True)
+
+    codec = Codec(args.target)
+    data = encode(codec, build.read(args.corpus / "train.jsonl"))
+    held_out = list(batches(encode(codec, build.read(args.corpus / "held_out.jsonl")), 0))[:5]
+    target = Gemma4ForCausalLM.from_pretrained(args.target).eval()
+    drafter = models.new_drafter(args.seed)
+    average = models.new_drafter(args.seed)
+    matrices = [w for n, w in drafter.named_parameters() if w.dim() == 2 and "model.layers" in n]
+    taken = {id(w) for w in matrices}
+    rest = [w for w in drafter.parameters() if id(w) not in taken]
+    tools = [Muon(matrices, lr=0.02), torch.optim.AdamW(rest, lr=3e-3, betas=(0.9, 0.98),
+                                                        weight_decay=0.0, fused=True)]  # fmt: skip
+    base_rates = [group["lr"] for tool in tools for group in tool.param_groups]
+    generator = torch.Generator().manual_seed(args.seed)
+    start, saved = 0, args.out / "state.pt"
+    if saved.exists():
+        state = torch.load(saved, weights_only=True)
+        drafter.load_state_dict(state["drafter"])
+        average.load_state_dict(state["average"])
+        for tool, kept in zip(tools, state["optimisers"], strict=True):
+            tool.load_state_dict(kept)
+        generator.set_state(state["generator"])
+        start = state["step"]
+    cluster_at = int(args.cluster_at * args.steps)
+    step, epoch, last = 0, 0, time.monotonic()
+    tokens, running = 0, 0.0
+    while step < args.steps:
+        for batch in batches(data, args.seed * 1000 + epoch):
+            if step >= args.steps:
+                break
+            step += 1
+            if step <= start:
+                continue
+            if step == cluster_at:
+                cluster(drafter, args.seed)
+            for group, base in zip(
+                (g for tool in tools for g in tool.param_groups), base_rates, strict=True
+            ):
+                group["lr"] = base * rate(step - 1, args.steps)
+            loss = loss_of(drafter, drafter.model, target, batch, generator, step >= cluster_at)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
+            for tool in tools:
+                tool.step()
+                tool.zero_grad(set_to_none=True)
+            with torch.no_grad():
+                keep = min(EMA, step / (step + 10)) if step != cluster_at else 0.0
+                for old, new in zip(average.parameters(), drafter.parameters(), strict=True):
+                    old.lerp_(new, 1 - keep)
+                average.masked_embedding.token_ordering.copy_(
+                    drafter.masked_embedding.token_ordering
+                )
+            tokens += batch.ids.numel()
+            running += loss.item()
+            if step % 20 == 0:
+                speed = tokens / (time.monotonic() - last)
+                print(f"step {step} loss {running / 20:.3f} tokens/s {speed:.0f}", flush=True)
+                tokens, running, last = 0, 0.0, time.monotonic()
+            if step % 100 == 0 or step == args.steps:
+                shares, kept_share = agreement(average, target, held_out)
+                shown = " ".join(f"{share:.3f}" for share in shares)
+                print(f"step {step} agreement {shown} centroids keep {kept_share:.3f}", flush=True)
+                torch.save(
+                    {
+                        "drafter": drafter.state_dict(),
+                        "average": average.state_dict(),
+                        "optimisers": [tool.state_dict() for tool in tools],
+                        "generator": generator.get_state(),
+                        "step": step,
+                    },
+                    saved,
+                )
+                models.save(average, args.out / "model", args.target)
+                last = time.monotonic()
+        epoch += 1
+
+
+if __name__ == "__main__":
+    main()
