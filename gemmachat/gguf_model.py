@@ -21,6 +21,7 @@ DRAFTER = "gemma4-assistant"
 # Names that forks of llama.cpp give their own, different drafter files.
 LOOKALIKES = ("gemma4_assistant", "gemma4_mtp", "gemma4mtp", "gemma4-mtp")
 
+_TENSOR_ALIGNMENT = 32
 _MAX_LAYERS = 512
 _MAX_EXPERTS = 1024
 _MAX_WIDTH = 1 << 24
@@ -153,6 +154,10 @@ def read_shape(info: GgufInfo) -> ModelShape:
     """The shape of a target or a drafter, checked; raises DamagedFileError."""
     keys = Keys(info)
     drafter = info.architecture == DRAFTER
+    if info.alignment % _TENSOR_ALIGNMENT:
+        raise keys.damaged(
+            f"aligns its tensors to {info.alignment} bytes, where {_TENSOR_ALIGNMENT} are needed"
+        )
     layers = keys.count("block_count", limit=_MAX_LAYERS)
     hidden = keys.count("embedding_length")
     heads = keys.counts("attention.head_count", layers)
