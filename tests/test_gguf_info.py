@@ -301,12 +301,12 @@ def mutated(original: bytes, header_bytes: int, rng: random.Random) -> bytes:
     """`original` with one to four small faults, most of them in the part that is not vocabulary."""
     data = bytearray(original)
     for _ in range(rng.randrange(1, 5)):
-        at = rng.randrange(header_bytes)
+        at = rng.randrange(min(header_bytes, len(data) + 1))
         kind = rng.randrange(6)
         if kind == 0:
-            data[at] ^= 1 << rng.randrange(8)
+            data[at : at + 1] = bytes([rng.randrange(256)])
         elif kind == 1:
-            data[at] = rng.choice((0, 1, 2, 4, 8, 9, 31, 127, 128, 255))
+            data[at : at + 1] = bytes([rng.choice((0, 1, 2, 4, 8, 9, 31, 127, 128, 255))])
         elif kind == 2:
             data[at : at + 8] = rng.choice((0, 1, 2**31, 2**32, 2**40, 2**63, 2**64 - 1)).to_bytes(
                 8, "little"
@@ -316,7 +316,7 @@ def mutated(original: bytes, header_bytes: int, rng: random.Random) -> bytes:
         elif kind == 4:
             data[at:at] = rng.randbytes(rng.randrange(1, 9))
         else:
-            del data[rng.randrange(len(data)) :]
+            del data[rng.randrange(len(data) + 1) :]
     return bytes(data)
 
 

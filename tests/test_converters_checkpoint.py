@@ -1,0 +1,313 @@
+"""A hostile or broken checkpoint is refused in one sentence, before anything is written."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_checkpoint as tiny
+from gemmachat.converters import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    ConversionError,
+    OutputError,
+    convert,
+)
+from gemmachat.converters.__main__ import main
+from gemmachat.converters.checkpoint import open_checkpoint
+
+from gemmachat.gguf_info import read_header
+
+TWO = {"a": np.arange(4, dtype=np.float32), "b": np.ones((2, 3), np.float32)}
+
+
+def entry(dtype: Any = "F32", shape: Any = (4,), offsets: Any = (0, 16)) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
+def file(header: object, data: bytes = bytes(16)) -> bytes:
+    return tiny.framed(json.dumps(header).encode()) + data
+
+
+HOSTILE = {
+    "empty": (b"", "truncated"),
+    "cut length": (b"\1\0\0", "truncated"),
+    "huge header length": (struct.pack("<Q", 2**63) + b"{}", "claims a header"),
+    "header longer than the file": (struct.pack("<Q", 100) + b"{}", "claims a header"),
+    "pickle": (b"\x80\x04\x95" + bytes(40), "claims a header"),
+    "not JSON": (tiny.framed(b"{'a': 1}"), "not valid JSON"),
+    "not UTF-8": (tiny.framed(b'{"\xff": 1}'), "UTF-8"),
+    "not an object": (tiny.framed(b"[]"), "JSON object"),
+    "nested too deeply": (tiny.framed(b'{"a":' * 100_000), "nested too deeply"),
+    "number of a million digits": (tiny.framed(b'{"a": ' + b"9" * 1_000_000 + b"}"), "JSON"),
+    "duplicate tensor": (
+        tiny.framed(b'{"a": {}, "a": {}}'),
+        "appears twice",
+    ),
+    "not a number": (tiny.framed(b'{"a": NaN}'), "NaN"),
+    "entry is a list": (file({"a": []}), "no description"),
+    "unknown type": (file({"a": entry("F31")}), "'F31'"),
+    "type is a list": (file({"a": entry(["F32"])}), "unknown type"),
+    "negative dimension": (file({"a": entry(shape=[-4])}), "impossible shape"),
+    "fractional dimension": (file({"a": entry(shape=[4.0])}), "impossible shape"),
+    "truth as a dimension": (file({"a": entry(shape=[True, 4])}), "impossible shape"),
+    "nine dimensions": (file({"a": entry(shape=[1] * 8 + [4])}), "impossible shape"),
+    "empty dimension": (file({"a": entry(shape=[0])}), "impossible shape"),
+    "overflowing shape": (file({"a": entry(shape=[2**62, 2**62])}), "spans 16 bytes"),
+    "one offset": (file({"a": entry(offsets=[0])}), "impossible offsets"),
+    "reversed offsets": (file({"a": entry(offsets=[16, 0])}), "spans -16 bytes"),
+    "size against shape": (file({"a": entry(shape=[5])}), "spans 16 bytes"),
+    "overlap": (
+        file({"a": entry(), "b": entry(shape=[2], offsets=[8, 16])}),
+        "overlaps the one before",
+    ),
+    "hole": (file({"a": entry(offsets=[16, 32])}, bytes(32)), "leaves a hole"),
+    "cut data": (file({"a": entry()}, bytes(15)), "is truncated"),
+    "bytes after the end": (file({"a": entry()}, bytes(17)), "belong to none"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_safetensors_are_refused(tmp_path: Path, name: str) -> None:
+    content, expected = HOSTILE[name]
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError) as caught:
+        open_checkpoint(tmp_path)
+    assert expected in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_missing_parts_are_not_found(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointNotFoundError, match="not a folder"):
+        open_checkpoint(tmp_path / "absent")
+    with pytest.raises(CheckpointNotFoundError, match=r"config\.json"):
+        open_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
+    with pytest.raises(CheckpointNotFoundError, match="only safetensors"):
+        open_checkpoint(tmp_path)
+
+
+def sharded(folder: Path, weight_map: object) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text("{}")
+    for name, tensor in TWO.items():
+        (folder / f"{name}.safetensors").write_bytes(tiny.safetensors({name: tensor}))
+    index = {"metadata": {}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def test_shards_are_read_like_one_file(tmp_path: Path) -> None:
+    sharded(tmp_path, {"a": "a.safetensors", "b": "b.safetensors"})
+    checkpoint = open_checkpoint(tmp_path)
+    for name, tensor in TWO.items():
+        rows = np.concatenate(list(checkpoint.float_rows(name)))
+        assert np.array_equal(rows.reshape(tensor.shape), tensor)
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "expected"),
+    [
+        ({}, "no weight_map"),
+        ([], "no weight_map"),
+        ({"a": "../secret/a.safetensors"}, "not a plain"),
+        ({"a": "/etc/passwd"}, "not a plain"),
+        ({"a": "sub/a.safetensors"}, "not a plain"),
+        ({"a": "..\\a.safetensors"}, "not a plain"),
+        ({"a": "a.safetensors\n"}, "not a plain"),
+        ({"a": 7}, "not a plain"),
+        ({"a": "b.safetensors"}, "does not hold it"),
+        ({"a": "a.safetensors", "b": "a.safetensors"}, "does not hold it"),
+        ({"c": "a.safetensors"}, "does not hold it"),
+        ({"a": "absent.safetensors"}, "is missing"),
+    ],
+)
+def test_lying_shard_index_is_refused(tmp_path: Path, weight_map: object, expected: str) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "a.safetensors").write_bytes(tiny.safetensors(TWO))
+    sharded(tmp_path / "model", weight_map)
+    with pytest.raises(ConversionError, match=expected):
+        open_checkpoint(tmp_path / "model")
+
+
+def edited(folder: Path, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    path = folder / name
+    content = json.loads(path.read_text(encoding="utf-8"))
+    change(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"model_type": "llama"}, "'llama', not a Gemma 4 model"),
+        ({"model_type": None}, "not a Gemma 4 model"),
+        ({"text_config": []}, "text_config"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers"),
+        ({"num_hidden_layers": 5}, "layer_types"),
+        ({"layer_types": ["linear_attention"] * 6}, "layer_types"),
+        ({"layer_types": ["sliding_attention"] * 6, "per_layer_config": {}}, "sliding and full"),
+        ({"num_kv_shared_layers": 5}, "own keys and values"),
+        ({"num_kv_shared_layers": 1}, "own keys and values"),
+        ({"hidden_size": -1}, "hidden_size"),
+        ({"hidden_size": "64"}, "hidden_size"),
+        ({"hidden_size": True}, "hidden_size"),
+        ({"head_dim": 31, "per_layer_config": {}}, "odd width"),
+        ({"num_key_value_heads": 3}, "cannot be divided"),
+        ({"sliding_window": 0}, "sliding_window"),
+        ({"rms_norm_eps": 0}, "rms_norm_eps"),
+        ({"rms_norm_eps": None}, "rms_norm_eps"),
+        ({"hidden_activation": "silu"}, "'silu'"),
+        ({"rope_parameters": {}}, "rope_parameters"),
+        ({"per_layer_config": {"1": {"head_dim": 96}}}, "per layer type"),
+        ({"per_layer_config": {"0": {"head_dim": 64}}}, "per layer type"),
+        ({"enable_moe_block": True}, "cannot be converted yet"),
+        ({"attention_k_eq_v": True}, "cannot be converted yet"),
+        ({"hidden_size": 128}, "shape"),
+        ({"num_attention_heads": 8}, "shape"),
+        ({"use_double_wide_mlp": False}, "shape"),
+    ],
+)
+def test_config_that_cannot_be_converted_is_refused(
+    tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    tiny.write_target(tmp_path / "target")
+    edited(tmp_path / "target", "config.json", lambda config: config.update(changes))
+    with pytest.raises(CheckpointError) as caught:
+        convert(tmp_path / "target", tmp_path / "out.gguf", quant="F32")
+    assert expected in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["target"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"backbone_hidden_size": tiny.DRAFTER_HIDDEN}, "as wide as its target"),
+        ({"num_centroids": 5}, "cannot be divided"),
+        ({"num_centroids": 32}, "masked_embedding.centroids"),
+        ({"centroid_intermediate_top_k": 17}, "centroid_intermediate_top_k"),
+        ({"backbone_hidden_size": None}, "backbone_hidden_size"),
+    ],
+)
+def test_drafter_config_that_cannot_be_converted_is_refused(
+    tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    tiny.write_drafter(tmp_path / "drafter")
+    edited(tmp_path / "drafter", "config.json", lambda config: config.update(changes))
+    with pytest.raises(CheckpointError) as caught:
+        convert(tmp_path / "drafter", tmp_path / "out.gguf", quant="F32")
+    assert expected in str(caught.value)
+
+
+def replaced(folder: Path, change: Callable[[tiny.Tensors], tiny.Tensors]) -> None:
+    """Write the target's tensors anew after `change`."""
+    tensors = tiny.stored_names(tiny.target_tensors(tiny.target_config()))
+    (folder / "model.safetensors").write_bytes(tiny.safetensors(change(tensors)))
+
+
+NORM, SCALE = "model.norm.weight", "model.layers.0.layer_scalar"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda all_: {k: v for k, v in all_.items() if k != NORM}, "'model.norm.weight' is miss"),
+        (lambda all_: all_ | {"model.extra": np.ones(2, np.float32)}, "'model.extra' is not part"),
+        (lambda all_: all_ | {"lm_head.weight": np.ones((2, 2), np.float32)}, "LM head"),
+        (lambda all_: all_ | {NORM: np.ones(tiny.HIDDEN, np.int64)}, "has type I64"),
+        (lambda all_: all_ | {SCALE: np.array([np.nan], np.float32)}, "finite"),
+        (lambda all_: all_ | {SCALE: np.array([np.inf], np.float32)}, "finite"),
+        (lambda all_: all_ | {SCALE: np.ones((1, 1), np.float32)}, "shape"),
+    ],
+)
+def test_wrong_tensors_are_refused_and_nothing_is_left(
+    tmp_path: Path, change: Callable[[tiny.Tensors], tiny.Tensors], expected: str
+) -> None:
+    tiny.write_target(tmp_path / "target")
+    replaced(tmp_path / "target", change)
+    with pytest.raises(CheckpointError) as caught:
+        convert(tmp_path / "target", tmp_path / "out.gguf", quant="F32")
+    assert expected in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["target"]
+
+
+def test_token_ordering_that_is_no_permutation_is_refused(tmp_path: Path) -> None:
+    tensors = tiny.stored_names(tiny.write_drafter(tmp_path / "drafter"))
+    tensors["masked_embedding.token_ordering"] = np.zeros(tiny.VOCAB, np.int64)
+    (tmp_path / "drafter" / "model.safetensors").write_bytes(tiny.safetensors(tensors))
+    with pytest.raises(CheckpointError, match="every token exactly once"):
+        convert(tmp_path / "drafter", tmp_path / "out.gguf", quant="F32")
+
+
+def test_weight_that_f16_cannot_hold_is_refused(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    replaced(
+        tmp_path / "target",
+        lambda all_: all_ | {"model.layers.0.mlp.up_proj.weight": np.full((96, 64), 1e6, "f4")},
+    )
+    with pytest.raises(ConversionError, match="F32"):
+        convert(tmp_path / "target", tmp_path / "out.gguf", quant="F16")
+
+
+def test_existing_output_is_kept_unless_forced(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    output = tmp_path / "out.gguf"
+    output.write_bytes(b"precious")
+    with pytest.raises(OutputError, match="exists already"):
+        convert(tmp_path / "target", output, quant="Q8_0")
+    assert output.read_bytes() == b"precious"
+    convert(tmp_path / "target", output, quant="Q8_0", force=True)
+    assert read_header(output).architecture == "gemma4"
+
+
+def test_failure_in_the_middle_keeps_the_old_file(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    replaced(tmp_path / "target", lambda all_: all_ | {SCALE: np.array([np.nan], np.float32)})
+    output = tmp_path / "out.gguf"
+    output.write_bytes(b"precious")
+    with pytest.raises(CheckpointError):
+        convert(tmp_path / "target", output, quant="F32", force=True)
+    assert output.read_bytes() == b"precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.gguf", "target"]
+
+
+def test_interrupt_in_the_middle_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_descriptor: int) -> None:
+        assert [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+        raise KeyboardInterrupt
+
+    tiny.write_target(tmp_path / "target")
+    monkeypatch.setattr("gemmachat.converters.write.os.fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        convert(tmp_path / "target", tmp_path / "out.gguf", quant="F32")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["target"]
+
+
+@pytest.mark.parametrize("place", ["absent/out.gguf", "target"])
+def test_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
+    tiny.write_target(tmp_path / "target")
+    with pytest.raises(OutputError, match=Path(place).name):
+        convert(tmp_path / "target", tmp_path / place, quant="F32", force=True)
+
+
+def test_command_line_reports_one_line_and_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.write_target(tmp_path / "target")
+    output = tmp_path / "out.gguf"
+    assert main([str(tmp_path / "target"), "-o", str(output), "--quant", "F16"]) == 0
+    assert main([str(tmp_path / "target"), "-o", str(output)]) == 1
+    assert main([str(tmp_path / "absent"), "-o", str(output)]) == 3
+    (tmp_path / "target" / "config.json").write_text("{")
+    assert main([str(tmp_path / "target"), "-o", str(output), "--force"]) == 4
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("error: ") for line in lines)
