@@ -6,20 +6,25 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, looks_like_model, resolve
+from gemmachat.engine import MAX_THREADS, DraftPolicy, Engine
 from gemmachat.errors import GemmachatError, UsageError
 from gemmachat.interrupt import INTERRUPTED, exit_on_interrupt
+from gemmachat.native import MAX_DRAFT
 from gemmachat.render import Screen
 from gemmachat.sampling import SamplingParams
 
-if TYPE_CHECKING:
-    from gemmachat.engine import DraftPolicy, Engine
-
 MAX_INT32 = 2**31 - 1
+
+Drafter = Annotated[Path | None, typer.Option(help="Drafter GGUF that belongs to the model.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=MAX_THREADS, help="Threads; default: all processors.")
+]
+JsonReport = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 app = typer.Typer(
     name="gemmachat",
@@ -31,8 +36,6 @@ app = typer.Typer(
 
 def open_engine(model: ResolvedModel, threads: int | None = None) -> Engine:
     """Load a pair. Tests put an engine without weights in its place."""
-    from gemmachat.engine import Engine
-
     with exit_on_interrupt():
         return Engine.load(model.target, model.drafter, threads=threads)
 
@@ -93,9 +96,7 @@ def run(
     context: typer.Context,
     first: Annotated[str | None, typer.Argument(metavar="[MODEL]", show_default=False)] = None,
     second: Annotated[str | None, typer.Argument(metavar="[PROMPT]", show_default=False)] = None,
-    drafter: Annotated[
-        Path | None, typer.Option(help="Drafter GGUF that belongs to the model.")
-    ] = None,
+    drafter: Drafter = None,
     draft: Annotated[
         str, typer.Option(help="Tokens to draft per round: auto, off, or 1 to 7.")
     ] = "auto",
@@ -122,9 +123,7 @@ def run(
         int | None,
         typer.Option(min=1, max=MAX_INT32, help="Tokens that the conversation can hold."),
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Threads; default: all processors.")
-    ] = None,
+    threads: Threads = None,
     stats: Annotated[
         bool, typer.Option("--stats", help="After each answer, show speed and drafting figures.")
     ] = False,
@@ -185,7 +184,7 @@ def run(
 @app.command()
 def doctor(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonReport = False,
 ) -> None:
     """Show what gemmachat runs on, and whether the installation is sound."""
     from gemmachat.doctor import examine
@@ -205,10 +204,9 @@ def doctor(
 def selftest(
     context: typer.Context,
     model: Annotated[str, typer.Argument(metavar="[MODEL]")] = DEFAULT_MODEL,
-    drafter: Annotated[
-        Path | None, typer.Option(help="Drafter GGUF that belongs to the model.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    drafter: Drafter = None,
+    threads: Threads = None,
+    as_json: JsonReport = False,
 ) -> None:
     """Check on this machine that drafting does not change what the model says.
 
@@ -221,7 +219,7 @@ def selftest(
     if resolved.drafter is None:
         raise UsageError("a self-test compares drafting with not drafting: pass --drafter PATH")
     screen: Screen = context.obj
-    with open_engine(resolved) as engine:
+    with open_engine(resolved, threads) as engine:
         report = run_selftest(engine, resolved.name, screen.progress)
     screen.progress("")
     if as_json:
@@ -238,8 +236,6 @@ def _model_and_prompt(first: str | None, second: str | None) -> tuple[str | None
 
 
 def _draft_policy(text: str) -> DraftPolicy:
-    from gemmachat.native import MAX_DRAFT
-
     if text == "auto":
         return "auto"
     if text == "off":
