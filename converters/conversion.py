@@ -1,5 +1,6 @@
 """One conversion, start to end: read the checkpoint, plan the tensors, write the file."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +58,9 @@ def plan_file(source: Path, *, quant: str) -> Plan:
 
 
 def _general(checkpoint: Checkpoint, hparams: Hparams, choice: Quantization) -> Metadata:
+    folder = Path(os.path.abspath(checkpoint.folder)).name
     # A folder's name may hold bytes that are no text.
-    name = checkpoint.folder.resolve().name.encode("utf-8", "replace").decode("utf-8")
+    name = folder.encode("utf-8", "replace").decode("utf-8")
     return {
         "general.architecture": string(hparams.arch),
         "general.type": string("model"),

@@ -212,9 +212,10 @@ def _check_attention(keys: Keys, shape: ModelShape) -> None:
             raise keys.damaged(
                 f"cannot divide the {heads} heads of layer {layer} among {kv_heads} key-value heads"
             )
-    for suffix, width in (("", shape.head_dim_full), ("_swa", shape.head_dim_sliding)):
-        if keys.count(f"attention.value_length{suffix}", default=width) != width:
-            raise keys.damaged(f"has keys and values of different widths (key_length{suffix})")
+    values = keys.count("attention.value_length", default=shape.hidden // shape.heads[0])
+    values_sliding = keys.count("attention.value_length_swa")
+    if (values, values_sliding) != (shape.head_dim_full, shape.head_dim_sliding):
+        raise keys.damaged("has keys and values of different widths")
     rotated = keys.count("rope.dimension_count", default=shape.head_dim_full)
     rotated_sliding = keys.count("rope.dimension_count_swa", default=rotated)
     if rotated > shape.head_dim_full or rotated_sliding > shape.head_dim_sliding:

@@ -122,6 +122,7 @@ IMPOSSIBLE_KEYS: dict[str, tuple[Change, str]] = {
         "layer 4",
     ),
     "keys and values differ": (u32("attention.value_length", 32), "different widths"),
+    "width of values not given": ({"gemma4.attention.value_length": None}, "different widths"),
     "odd rotation": (u32("rope.dimension_count", 63), "odd number"),
     "rotation wider than a head": (u32("rope.dimension_count", 128), "more elements"),
     "sliding rotation wider than a head": (u32("rope.dimension_count_swa", 64), "more elements"),
