@@ -113,8 +113,8 @@ class Keys:
         return str(self._typed(key, ("str",), default))
 
     def flags(self, key: str) -> tuple[bool, ...]:
-        """An array of truth values, at most 1024 long."""
-        value = self._typed(key, ("arr[bool]",), None)
+        """An array of truth values, at most 1024 long; numbers count as such."""
+        value = self._typed(key, ("arr[bool]", "arr[u32]", "arr[i32]"), None)
         if not isinstance(value, tuple):
             raise self.damaged(f"gives more values of {self._name(key)} than a model has layers")
         return tuple(map(bool, value))

@@ -22,6 +22,7 @@ from gemmachat.gguf_info import check_pair, read_header
 
 TYPE_F16, TYPE_Q8_1, TYPE_I32 = 1, 9, 26
 DUPLICATE = [*tiny.TOKENS[:-1], tiny.TOKENS[-2]]
+EMPTY = [*tiny.TOKENS[:-2], "[EMPTY_351]", ""]
 Change = dict[str, values.Value | None]
 
 
@@ -151,9 +152,9 @@ IMPOSSIBLE_KEYS: dict[str, tuple[Change, str]] = {
     "tokens as numbers": ({"tokenizer.ggml.tokens": values.int32_array([1, 2])}, "arr[i32]"),
     "too few tokens": ({"tokenizer.ggml.tokens": values.string_array(["a"])}, "1 tokens"),
     "a token twice": ({"tokenizer.ggml.tokens": values.string_array(DUPLICATE)}, "both"),
-    "empty token": (
-        {"tokenizer.ggml.tokens": values.string_array([*tiny.TOKENS[:-1], ""])},
-        "empty token",
+    "spelling that llama.cpp gives an empty token": (
+        {"tokenizer.ggml.tokens": values.string_array(EMPTY)},
+        "both '[EMPTY_351]'",
     ),
     "too few scores": ({"tokenizer.ggml.scores": values.float32_array([0.0])}, "1 scores"),
     "too few types": ({"tokenizer.ggml.token_type": values.int32_array([1])}, "1 token types"),
@@ -167,7 +168,6 @@ IMPOSSIBLE_KEYS: dict[str, tuple[Change, str]] = {
         {"tokenizer.ggml.eos_token_id": values.uint32(tiny.VOCAB)},
         "eos_token_id",
     ),
-    "start token off": ({"tokenizer.ggml.add_bos_token": values.boolean(False)}, "start token"),
 }
 
 
@@ -242,6 +242,22 @@ def test_matching_pair_passes(root: Path) -> None:
     target, drafter = variant(root, "target"), variant(root, "drafter")
     check_pair(read_header(target), read_header(drafter))
     check_pair(read_header(target), None)
+
+
+def test_harmless_variations_of_other_converters_pass(root: Path) -> None:
+    keys: Change = {
+        "gemma4.attention.sliding_window_pattern": values.int32_array([1, 0] * 3),
+        "gemma4.attention.head_count": values.uint32_array([4] * 6),
+        "tokenizer.ggml.add_bos_token": values.boolean(False),
+        "tokenizer.ggml.tokens": values.string_array([*tiny.TOKENS[:-1], ""]),
+        "tokenizer.ggml.unknown_token_id": None,
+        "gemma4.rope.dimension_count": None,
+        "some.other.key": values.string("x"),
+    }
+    path = variant(root, "target", keys)
+    check_pair(read_header(path), None)
+    with llama_runner.loaded(path):
+        pass
 
 
 def test_swapped_files_are_recognised(root: Path) -> None:
@@ -357,7 +373,7 @@ def test_what_mutated_files_pass_the_check_never_kills_llama_cpp(
     whole = original.index(b"layer_output_scale", original.index(b"blk.5."))
     rng = random.Random(20)
     accepted: list[str] = []
-    for index in range(1500):
+    for index in range(800):
         path = tmp_path / f"{index}.gguf"
         part = before_vocab if rng.random() < 0.7 else whole
         path.write_bytes(mutated(original, part, rng))
@@ -367,7 +383,7 @@ def test_what_mutated_files_pass_the_check_never_kills_llama_cpp(
         else:
             assert refusal.isprintable()
             path.unlink()
-    assert 10 < len(accepted) < 1000
+    assert 10 < len(accepted) < 500
     child = subprocess.run(
         [sys.executable, "-c", _LOAD_ALL],
         input="\n".join(accepted),
