@@ -87,7 +87,7 @@ def answer_once(
     if answer.finish_reason == "cancelled":
         return INTERRUPTED
     if answer.finish_reason == "context":
-        screen.error(context_full(answer, chat, "run with a larger --ctx"))
+        screen.error(context_full(answer, chat, "ask for less"))
         return ContextFullError.exit_code
     return 0
 
@@ -97,7 +97,7 @@ def context_full(answer: Answer, chat: Chat, advice: str) -> str:
     used = answer.stats.prompt_tokens + answer.stats.completion_tokens
     return (
         f"the context is full: prompt and answer have {used} tokens and --ctx is "
-        f"{chat.session.n_ctx}: {advice}"
+        f"{chat.session.n_ctx}; {advice}, --ctx N makes room for more"
     )
 
 

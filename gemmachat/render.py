@@ -24,12 +24,14 @@ _DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
 
 
 class Screen:
-    """Standard output and standard error of one command.
+    """The standard streams of one command.
 
     Escape sequences of our own are written only to a terminal, and not with NO_COLOR or TERM=dumb.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        if isinstance(sys.stdin, TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")  # what is typed or pasted is never an error
         self._out = _writable(sys.stdout)
         self._err = _writable(sys.stderr)
         plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
@@ -90,8 +92,6 @@ class Screen:
 
         Ctrl-C raises KeyboardInterrupt. Bytes that are no UTF-8 become U+FFFD.
         """
-        if isinstance(sys.stdin, TextIOWrapper):
-            sys.stdin.reconfigure(errors="replace")
         if self._out.isatty():
             with suppress(ImportError):
                 import readline  # noqa: F401 - gives input() line editing and history

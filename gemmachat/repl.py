@@ -19,7 +19,6 @@ HELP = (
     "/bye    leave (so do Ctrl-D, and Ctrl-C twice)",
     "Ctrl-C stops an answer. A line that begins with a blank is never a command.",
 )
-_CLEAR_HINT = "/clear starts a new conversation, --ctx N makes room for longer ones"
 
 
 class Repl:
@@ -70,12 +69,13 @@ class Repl:
         except KeyboardInterrupt:  # the second one: the engine did not stop at once
             self._screen.note("stopped")
         except ContextFullError as error:
-            self._screen.error(f"{error} ({_CLEAR_HINT})")
+            self._screen.error(str(error))
+            self._screen.note("/clear starts a new conversation")
         except GemmachatError as error:
             self._screen.error(str(error))
         else:
             if answer.finish_reason == "context":
-                self._screen.error(context_full(answer, self._chat, _CLEAR_HINT))
+                self._screen.error(context_full(answer, self._chat, "/clear starts afresh"))
             elif answer.finish_reason == "cancelled":
                 self._screen.note("stopped")
             if self._stats:

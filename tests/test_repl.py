@@ -1,0 +1,163 @@
+"""The prompt loop: commands, turns, and leaving it; see test_terminal.py for a real terminal."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable
+
+import pytest
+from conftest import Command, Finished
+from fakes import ByteVocab, FakeEngine
+
+VOCAB = ByteVocab()
+Chat = Callable[..., Finished]
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch, command: Command) -> Chat:
+    """Run a chat in which the user types lines; an exception class stands for a key."""
+
+    def run(
+        engine: FakeEngine, lines: Iterable[str | type[BaseException]], *arguments: str
+    ) -> Finished:
+        typed = iter(lines)
+
+        def read(_prompt: str = "") -> str:
+            line = next(typed)
+            if isinstance(line, str):
+                return line
+            raise line
+
+        monkeypatch.setattr(builtins, "input", read)
+        return command("run", "tiny", *arguments, engine=engine)
+
+    return run
+
+
+def prompts(engine: FakeEngine) -> list[str]:
+    return [VOCAB.decode(prompt) for prompt in engine.sessions[0].prompts]
+
+
+def test_turns_build_on_each_other(chat: Chat) -> None:
+    engine = FakeEngine("one", "two")
+    done = chat(engine, ["a", "b", EOFError])
+    assert (done.code, done.out) == (0, "one\ntwo\n")
+    assert "a<turn|>\n<|turn>model\none<turn|>\n<|turn>user\nb<turn|>" in prompts(engine)[1]
+
+
+def test_blank_lines_are_no_questions(chat: Chat) -> None:
+    engine = FakeEngine("one")
+    chat(engine, ["", "  ", "\t", EOFError])
+    assert prompts(engine) == []
+
+
+@pytest.mark.parametrize("line", ["/bye", "/bye "])
+def test_bye_leaves(chat: Chat, line: str) -> None:
+    done = chat(FakeEngine(), [line, "never read"])
+    assert (done.code, done.out) == (0, "")
+
+
+def test_clear_starts_a_new_conversation(chat: Chat) -> None:
+    engine = FakeEngine("one")
+    chat(engine, ["a", "/clear", "b", EOFError], "--system", "Brief.")
+    assert prompts(engine)[1] == (
+        "<bos><|turn>system\nBrief.<turn|>\n<|turn>user\nb<turn|>\n<|turn>model\n"
+    )
+
+
+def test_help_lists_every_command(chat: Chat) -> None:
+    done = chat(FakeEngine(), ["/help", EOFError])
+    for name in ("/help", "/clear", "/stats", "/bye", "Ctrl-C", "Ctrl-D"):
+        assert name in done.err
+    assert done.out == ""
+
+
+def test_stats_command_shows_the_last_answer(chat: Chat) -> None:
+    done = chat(FakeEngine("one"), ["/stats", "a", "/stats", EOFError])
+    assert done.err.index("no answer yet") < done.err.index("tokens per target pass")
+
+
+def test_stats_option_shows_every_answer(chat: Chat) -> None:
+    done = chat(FakeEngine("one"), ["a", "b", EOFError], "--stats")
+    assert done.err.count("tokens per target pass") == 2
+
+
+def test_unknown_command_is_told_and_not_sent(chat: Chat) -> None:
+    engine = FakeEngine()
+    done = chat(engine, ["/frobnicate", EOFError])
+    assert "there is no command /frobnicate" in done.err
+    assert prompts(engine) == []
+
+
+@pytest.mark.parametrize("line", ["/etc/passwd holds what?", "/ is a slash", " /clear", "//"])
+def test_text_that_only_begins_like_a_command_is_a_question(chat: Chat, line: str) -> None:
+    engine = FakeEngine()
+    chat(engine, [line, EOFError])
+    assert f"<|turn>user\n{line.strip()}<turn|>" in prompts(engine)[0]
+
+
+def test_interrupt_at_the_prompt_hints_and_the_second_one_leaves(chat: Chat) -> None:
+    done = chat(FakeEngine(), [KeyboardInterrupt, KeyboardInterrupt, "never read"])
+    assert done.code == 0
+    assert done.err.count("press Ctrl-C again or Ctrl-D to leave") == 1
+
+
+def test_a_line_in_between_takes_the_first_interrupt_back(chat: Chat) -> None:
+    done = chat(
+        FakeEngine("one"),
+        [KeyboardInterrupt, "a", KeyboardInterrupt, "b", KeyboardInterrupt, KeyboardInterrupt],
+    )
+    assert done.out == "one\none\n"
+    assert done.err.count("press Ctrl-C again") == 3
+
+
+def test_stopped_answer_leaves_the_conversation_going(chat: Chat) -> None:
+    engine = FakeEngine("abcdef", "two", hang_at=3)
+
+    def stop() -> None:
+        engine.sessions[0].cancel()
+        engine.hang_at = None
+
+    engine.on_hang = stop
+    done = chat(engine, ["a", "b", EOFError])
+    assert (done.code, done.out) == (0, "abc\ntwo\n")
+    assert "stopped" in done.err
+    assert "<|turn>model\nabc<turn|>\n<|turn>user\nb" in prompts(engine)[1]
+
+
+def test_second_interrupt_during_an_answer_does_not_end_the_chat(chat: Chat) -> None:
+    engine = FakeEngine("abcdef", "two", hang_at=3)
+
+    def interrupt() -> None:
+        engine.hang_at = None
+        raise KeyboardInterrupt
+
+    engine.on_hang = interrupt
+    done = chat(engine, ["lost", "b", EOFError])
+    assert (done.code, done.out) == (0, "abc\ntwo\n")
+    assert "lost" not in prompts(engine)[1]
+
+
+def test_prompt_that_does_not_fit_is_told_and_the_chat_goes_on(chat: Chat) -> None:
+    engine = FakeEngine("one")
+    done = chat(engine, ["x" * 100, "a", EOFError], "--ctx", "60")
+    assert (done.code, done.out) == (0, "one\n")
+    assert "the prompt has 116 tokens and the context 60" in done.err
+    assert "/clear" in done.err
+
+
+def test_full_context_is_told_with_both_numbers(chat: Chat) -> None:
+    done = chat(FakeEngine("a" * 100), ["a", EOFError], "--ctx", "60")
+    assert done.code == 0
+    assert "have 60 tokens and --ctx is 60" in done.err
+    assert "/clear" in done.err
+
+
+def test_without_a_seed_answers_differ_and_with_one_they_do_not(chat: Chat) -> None:
+    def seeds(*arguments: str) -> set[int | None]:
+        engine = FakeEngine("one")
+        chat(engine, ["a", "b", "c", "d", EOFError], *arguments)
+        return {sampling.seed for sampling in engine.sessions[0].samplings}
+
+    assert len(seeds()) > 1
+    assert seeds("--seed", "3") == {3}
