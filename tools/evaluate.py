@@ -97,7 +97,7 @@ def draft(
     batch = as_batch(ids, [False] * len(prompt) + [True] * len(text))
     seen = observe(target, batch)
     guesses = []
-    for k, (rows, useful) in enumerate(roll_out(drafter, drafter.model, batch, seen)):
+    for k, (rows, useful) in enumerate(roll_out(drafter, batch, seen)):
         logits = drafter.masked_embedding(rows, drafter.model.embed_tokens.weight)
         guess = logits[0].argmax(-1).tolist()
         guesses.append(guess)

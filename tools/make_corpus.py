@@ -6,6 +6,8 @@ from pathlib import Path
 from . import tokenizer
 from .corpus import build
 
+TRAIN, HELD_OUT = 30_000, 1_200
+
 
 def make(out: Path, seed: int, train: int, held_out: int) -> None:
     """Fills OUT/corpus and OUT/tokenizer."""
@@ -23,8 +25,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--train", type=int, default=30000)
-    parser.add_argument("--held-out", type=int, default=1200)
+    parser.add_argument("--train", type=int, default=TRAIN)
+    parser.add_argument("--held-out", type=int, default=HELD_OUT)
     args = parser.parse_args()
     make(args.out, args.seed, args.train, args.held_out)
 

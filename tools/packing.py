@@ -86,9 +86,11 @@ def _batch(rows: list[list[Encoded]], length: int) -> Batch:
     return Batch(ids, own, segments, positions)
 
 
-def batches(data: list[Encoded], seed: int) -> Iterator[Batch]:
-    """All conversations once, in an order fixed by the seed; the incomplete last batch of each
-    shape is dropped unless it is the only one."""
+def batches(data: list[Encoded], seed: int, tokens: int = BATCH_TOKENS) -> Iterator[Batch]:
+    """All conversations once, `tokens` ids per batch, in an order fixed by the seed.
+
+    The incomplete last batch of each shape is dropped unless it is the only one.
+    """
     rng = random.Random(seed)
     shuffled = rng.sample(data, len(data))
     plan: list[tuple[int, list[list[Encoded]]]] = []
@@ -96,7 +98,7 @@ def batches(data: list[Encoded], seed: int) -> Iterator[Batch]:
         fitting = [d for d in shuffled if (len(d[0]) <= SHORT) == (length == SHORT)]
         rows = _rows(fitting, length)
         rng.shuffle(rows)
-        size = BATCH_TOKENS // length
+        size = tokens // length
         groups = [rows[i : i + size] for i in range(0, len(rows), size)]
         plan += [(length, group) for group in groups if len(group) == size or len(groups) == 1]
     rng.shuffle(plan)

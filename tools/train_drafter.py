@@ -9,7 +9,10 @@ distribution of token i + k + 1, on tokens that the model itself produces.
 
 import argparse
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,12 +23,15 @@ from . import models
 from .corpus import build
 from .packing import Batch, batches, encode
 from .tokenizer import Codec
-from .train_target import Muon, logits_of, rate
+from .train_target import Muon, endless, logits_of, rate
 
 STEPS = 4
 STEP_WEIGHT = 0.85
 CENTROID_WEIGHT = 0.3
-ROWS_PER_STEP = 1536
+ROWS_PER_STEP = 1024
+BATCH_TOKENS = 2560
+CLUSTER_SHARE = 0.5
+HELD_OUT_BATCHES = 4
 EMA = 0.99
 
 
@@ -49,7 +55,6 @@ def observe(target: Gemma4ForCausalLM, batch: Batch) -> tuple[Tensor, Tensor, di
 
 def roll_out(
     drafter: Gemma4AssistantForCausalLM,
-    trunk: torch.nn.Module,
     batch: Batch,
     seen: tuple[Tensor, Tensor, dict[str, Tensor]],
     steps: int = STEPS,
@@ -62,7 +67,7 @@ def roll_out(
     results = []
     for k in range(steps):
         tokens = shift(embeddings, k)
-        rows = trunk(
+        rows = drafter.model(
             inputs_embeds=drafter.pre_projection(torch.cat([tokens, state], -1)),
             attention_mask=masks,
             position_ids=batch.positions,
@@ -116,9 +121,7 @@ def balanced(similarity: Tensor, room: int) -> Tensor:
     return assigned.argsort(stable=True)
 
 
-def centroid_loss(
-    drafter: Gemma4AssistantForCausalLM, rows: Tensor, wanted: Tensor
-) -> Tensor:
+def centroid_loss(drafter: Gemma4AssistantForCausalLM, rows: Tensor, wanted: Tensor) -> Tensor:
     """Cross-entropy of the centroid scores against the probability mass of each cluster."""
     head = drafter.masked_embedding
     mass = wanted[:, head.token_ordering].view(len(wanted), models.CENTROIDS, -1).sum(-1)
@@ -127,7 +130,6 @@ def centroid_loss(
 
 def loss_of(
     drafter: Gemma4AssistantForCausalLM,
-    trunk: torch.nn.Module,
     target: Gemma4ForCausalLM,
     batch: Batch,
     generator: torch.Generator,
@@ -136,7 +138,7 @@ def loss_of(
     """Weighted divergence over the chained steps, on a random subset of rows."""
     seen = observe(target, batch)
     total = torch.zeros(())
-    for k, (rows, useful) in enumerate(roll_out(drafter, trunk, batch, seen)):
+    for k, (rows, useful) in enumerate(roll_out(drafter, batch, seen)):
         index = useful.nonzero()
         pick = torch.randperm(len(index), generator=generator)[:ROWS_PER_STEP]
         b, i = index[pick].unbind(1)
@@ -159,7 +161,7 @@ def agreement(
     hits, kept, counts = [0] * STEPS, 0, [0] * STEPS
     for batch in held_out:
         seen = observe(target, batch)
-        for k, (rows, useful) in enumerate(roll_out(drafter, drafter.model, batch, seen)):
+        for k, (rows, useful) in enumerate(roll_out(drafter, batch, seen)):
             b, i = useful.nonzero().unbind(1)
             wanted = logits_of(target, seen[0][b, i + k]).argmax(-1)
             own = rows[b, i]
@@ -173,95 +175,119 @@ def agreement(
     return [h / c for h, c in zip(hits, counts, strict=True)], kept / sum(counts)
 
 
+class Distiller:
+    """The drafter in training, its running average, optimisers and progress."""
+
+    def __init__(self, target: Gemma4ForCausalLM, out: Path, seed: int, steps: int) -> None:
+        self.target, self.out, self.seed, self.steps, self.step = target, out, seed, steps, 0
+        self.cluster_at = int(CLUSTER_SHARE * steps)
+        self.drafter, self.average = models.new_drafter(seed), models.new_drafter(seed)
+        named = list(self.drafter.named_parameters())
+        inner = [n for n, w in named if w.dim() == 2 and n.startswith("model.layers")]
+        self.tools = [
+            Muon([w for n, w in named if n in inner], lr=0.02),
+            torch.optim.AdamW(
+                [w for n, w in named if n not in inner],
+                lr=3e-3,
+                betas=(0.9, 0.98),
+                weight_decay=0.0,
+                fused=True,
+            ),
+        ]
+        self.base_rates = [group["lr"] for group in self.groups()]
+        self.generator = torch.Generator().manual_seed(seed)
+        if (saved := out / "state.pt").exists():
+            self._load(torch.load(saved, weights_only=True))
+
+    def _load(self, state: dict[str, Any]) -> None:
+        self.drafter.load_state_dict(state["drafter"])
+        self.average.load_state_dict(state["average"])
+        for tool, kept in zip(self.tools, state["optimisers"], strict=True):
+            tool.load_state_dict(kept)
+        self.generator.set_state(state["generator"])
+        self.step = state["step"]
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The parameter groups of all optimisers."""
+        return [group for tool in self.tools for group in tool.param_groups]
+
+    def update(self, batch: Batch) -> float:
+        """One step on one batch; returns its loss."""
+        if self.step == self.cluster_at:
+            cluster(self.drafter, self.seed)
+        for group, base in zip(self.groups(), self.base_rates, strict=True):
+            group["lr"] = base * rate(self.step, self.steps)
+        clustered = self.step >= self.cluster_at
+        loss = loss_of(self.drafter, self.target, batch, self.generator, clustered)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
+        for tool in self.tools:
+            tool.step()
+            tool.zero_grad(set_to_none=True)
+        # The average starts anew when the centroids do.
+        keep = 0.0 if self.step == self.cluster_at else min(EMA, self.step / (self.step + 10))
+        with torch.no_grad():
+            for old, new in zip(self.average.parameters(), self.drafter.parameters(), strict=True):
+                old.lerp_(new, 1 - keep)
+            ordering = self.drafter.masked_embedding.token_ordering
+            self.average.masked_embedding.token_ordering.copy_(ordering)
+        self.step += 1
+        return loss.item()
+
+    def save(self, tokenizer: Path) -> None:
+        """Writes the state for resuming and the averaged drafter as a checkpoint folder."""
+        state = {
+            "drafter": self.drafter.state_dict(),
+            "average": self.average.state_dict(),
+            "optimisers": [tool.state_dict() for tool in self.tools],
+            "generator": self.generator.get_state(),
+            "step": self.step,
+        }
+        temporary = self.out / "state.tmp"
+        torch.save(state, temporary)
+        temporary.replace(self.out / "state.pt")
+        models.save(self.average, self.out / "model", tokenizer)
+
+
+def distil(run: Distiller, stream: Iterator[Batch], held_out: list[Batch], tokenizer: Path) -> None:
+    """Runs the remaining steps, logging every 20 and measuring and saving every 100."""
+    tokens, running, logged = 0, 0.0, time.monotonic()
+    while run.step < run.steps:
+        batch = next(stream)
+        running += run.update(batch)
+        tokens += batch.ids.numel()
+        if run.step % 20 == 0:
+            speed = tokens / (time.monotonic() - logged)
+            print(f"step {run.step} loss {running / 20:.3f} tokens/s {speed:.0f}", flush=True)
+            tokens, running, logged = 0, 0.0, time.monotonic()
+        if run.step % 100 == 0 or run.step == run.steps:
+            shares, kept = agreement(run.average, run.target, held_out)
+            shown = " ".join(f"{share:.3f}" for share in shares)
+            print(f"step {run.step} agreement {shown} centroids keep {kept:.3f}", flush=True)
+            run.save(tokenizer)
+            logged = time.monotonic()
+
+
 def main() -> None:
-    """Runs distillation; the result is OUT/model, the state for resuming OUT/state.pt."""
+    """Runs or resumes distillation; the result is OUT/model."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--cluster-at", type=float, default=0.6, help="share of the steps")
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
     args.out.mkdir(parents=True, exist_ok=True)
-
     codec = Codec(args.target)
     data = encode(codec, build.read(args.corpus / "train.jsonl"))
-    held_out = list(batches(encode(codec, build.read(args.corpus / "held_out.jsonl")), 0))[:5]
-    target = Gemma4ForCausalLM.from_pretrained(args.target).eval()
-    drafter = models.new_drafter(args.seed)
-    average = models.new_drafter(args.seed)
-    matrices = [w for n, w in drafter.named_parameters() if w.dim() == 2 and "model.layers" in n]
-    taken = {id(w) for w in matrices}
-    rest = [w for w in drafter.parameters() if id(w) not in taken]
-    tools = [Muon(matrices, lr=0.02), torch.optim.AdamW(rest, lr=3e-3, betas=(0.9, 0.98),
-                                                        weight_decay=0.0, fused=True)]  # fmt: skip
-    base_rates = [group["lr"] for tool in tools for group in tool.param_groups]
-    generator = torch.Generator().manual_seed(args.seed)
-    start, saved = 0, args.out / "state.pt"
-    if saved.exists():
-        state = torch.load(saved, weights_only=True)
-        drafter.load_state_dict(state["drafter"])
-        average.load_state_dict(state["average"])
-        for tool, kept in zip(tools, state["optimisers"], strict=True):
-            tool.load_state_dict(kept)
-        generator.set_state(state["generator"])
-        start = state["step"]
-    cluster_at = int(args.cluster_at * args.steps)
-    step, epoch, last = 0, 0, time.monotonic()
-    tokens, running = 0, 0.0
-    while step < args.steps:
-        for batch in batches(data, args.seed * 1000 + epoch):
-            if step >= args.steps:
-                break
-            step += 1
-            if step <= start:
-                continue
-            if step == cluster_at:
-                cluster(drafter, args.seed)
-            for group, base in zip(
-                (g for tool in tools for g in tool.param_groups), base_rates, strict=True
-            ):
-                group["lr"] = base * rate(step - 1, args.steps)
-            loss = loss_of(drafter, drafter.model, target, batch, generator, step >= cluster_at)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
-            for tool in tools:
-                tool.step()
-                tool.zero_grad(set_to_none=True)
-            with torch.no_grad():
-                keep = min(EMA, step / (step + 10)) if step != cluster_at else 0.0
-                for old, new in zip(average.parameters(), drafter.parameters(), strict=True):
-                    old.lerp_(new, 1 - keep)
-                average.masked_embedding.token_ordering.copy_(
-                    drafter.masked_embedding.token_ordering
-                )
-            tokens += batch.ids.numel()
-            running += loss.item()
-            if step % 20 == 0:
-                speed = tokens / (time.monotonic() - last)
-                print(f"step {step} loss {running / 20:.3f} tokens/s {speed:.0f}", flush=True)
-                tokens, running, last = 0, 0.0, time.monotonic()
-            if step % 100 == 0 or step == args.steps:
-                shares, kept_share = agreement(average, target, held_out)
-                shown = " ".join(f"{share:.3f}" for share in shares)
-                print(f"step {step} agreement {shown} centroids keep {kept_share:.3f}", flush=True)
-                torch.save(
-                    {
-                        "drafter": drafter.state_dict(),
-                        "average": average.state_dict(),
-                        "optimisers": [tool.state_dict() for tool in tools],
-                        "generator": generator.get_state(),
-                        "step": step,
-                    },
-                    saved,
-                )
-                models.save(average, args.out / "model", args.target)
-                last = time.monotonic()
-        epoch += 1
+    held_out = list(batches(encode(codec, build.read(args.corpus / "held_out.jsonl")), 0))
+    target = Gemma4ForCausalLM.from_pretrained(args.target).eval().requires_grad_(False)
+    run = Distiller(target, args.out, args.seed, args.steps)
+    stream = islice(endless(data, args.seed * 1000, BATCH_TOKENS), run.step, None)
+    distil(run, stream, held_out[:HELD_OUT_BATCHES], args.target)
 
 
 if __name__ == "__main__":

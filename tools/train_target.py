@@ -8,7 +8,9 @@ exponential average of the weights is what gets saved as the model.
 import argparse
 import time
 from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +19,7 @@ from transformers import Gemma4ForCausalLM
 
 from . import models
 from .corpus import build
-from .packing import Batch, batches, encode
+from .packing import BATCH_TOKENS, Batch, Encoded, batches, encode
 from .tokenizer import Codec
 
 SOFTCAP = 30.0
@@ -25,6 +27,7 @@ EMA = 0.99
 DECAY_SHARE = 0.4
 WARMUP = 30
 CHECKPOINT_SECONDS = 240.0
+HELD_OUT_BATCHES = 4
 
 
 def orthogonalise(update: Tensor) -> Tensor:
@@ -45,7 +48,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(weights, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         """One update of every matrix that has a gradient."""
         for group in self.param_groups:
             shapes: dict[torch.Size, list[Tensor]] = {}
@@ -103,20 +106,96 @@ def loss_of(model: Gemma4ForCausalLM, trunk: torch.nn.Module, batch: Batch) -> T
 def validate(model: Gemma4ForCausalLM, held_out: list[Batch]) -> float:
     """Mean loss per produced token over held-out batches."""
     total = torch.zeros(())
-    count = 0
+    tokens = 0
     for batch in held_out:
         produced = int(batch.own[:, 1:].sum())
         total += loss_of(model, model.model, batch) * produced
-        count += produced
-    return float(total) / count
+        tokens += produced
+    return float(total) / tokens
 
 
-def endless(data: list[tuple[list[int], list[bool]]], seed: int) -> Iterator[Batch]:
+def endless(data: list[Encoded], seed: int, tokens: int = BATCH_TOKENS) -> Iterator[Batch]:
     """Batches of one epoch after the other."""
-    epoch = 0
-    while True:
-        yield from batches(data, seed + epoch)
-        epoch += 1
+    for epoch in count():
+        yield from batches(data, seed + epoch, tokens)
+
+
+class Trainer:
+    """The model in training, its running average, optimisers and progress, saved as one state."""
+
+    def __init__(self, out: Path, seed: int, steps: int) -> None:
+        self.out, self.steps, self.step = out, steps, 0
+        self.model = models.new_target(seed)
+        self.average = models.new_target(seed)
+        self.tools = optimisers(self.model)
+        self.base_rates = [group["lr"] for group in self.groups()]
+        if (saved := out / "state.pt").exists():
+            state = torch.load(saved, weights_only=True)
+            self.model.load_state_dict(state["model"])
+            self.average.load_state_dict(state["average"])
+            for tool, kept in zip(self.tools, state["optimisers"], strict=True):
+                tool.load_state_dict(kept)
+            self.step = state["step"]
+        self.trunk = torch.compile(self.model.model, dynamic=False)
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The parameter groups of all optimisers."""
+        return [group for tool in self.tools for group in tool.param_groups]
+
+    def update(self, batch: Batch) -> float:
+        """One step on one batch; returns its loss."""
+        for group, base in zip(self.groups(), self.base_rates, strict=True):
+            group["lr"] = base * rate(self.step, self.steps)
+        loss = loss_of(self.model, self.trunk, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for tool in self.tools:
+            tool.step()
+            tool.zero_grad(set_to_none=True)
+        keep = min(EMA, self.step / (self.step + 10))
+        with torch.no_grad():
+            for kept, weight in zip(
+                self.average.parameters(), self.model.parameters(), strict=True
+            ):
+                kept.lerp_(weight, 1 - keep)
+        self.step += 1
+        return loss.item()
+
+    def save(self, tokenizer: Path) -> None:
+        """Writes the state for resuming and the averaged model as a checkpoint folder."""
+        state = {
+            "model": self.model.state_dict(),
+            "average": self.average.state_dict(),
+            "optimisers": [tool.state_dict() for tool in self.tools],
+            "step": self.step,
+        }
+        temporary = self.out / "state.tmp"
+        torch.save(state, temporary)
+        temporary.replace(self.out / "state.pt")
+        models.save(self.average, self.out / "model", tokenizer)
+
+
+def train(
+    trainer: Trainer, stream: Iterator[Batch], held_out: list[Batch], tokenizer: Path
+) -> None:
+    """Runs the remaining steps, logging every 20 and saving every few minutes."""
+    saved = logged = time.monotonic()
+    tokens, running = 0, 0.0
+    while trainer.step < trainer.steps:
+        batch = next(stream)
+        running += trainer.update(batch)
+        tokens += batch.ids.numel()
+        now = time.monotonic()
+        if trainer.step % 20 == 0:
+            speed = tokens / (now - logged)
+            line = f"step {trainer.step} loss {running / 20:.3f} tokens/s {speed:.0f}"
+            print(line, flush=True)
+            tokens, running, logged = 0, 0.0, now
+        if now - saved > CHECKPOINT_SECONDS or trainer.step == trainer.steps:
+            loss = validate(trainer.average, held_out)
+            print(f"step {trainer.step} held-out loss {loss:.3f}", flush=True)
+            trainer.save(tokenizer)
+            saved = time.monotonic()
 
 
 def main() -> None:
@@ -125,75 +204,20 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=920)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
     args.out.mkdir(parents=True, exist_ok=True)
-
     codec = Codec(args.tokenizer)
     data = encode(codec, build.read(args.corpus / "train.jsonl"))
-    held_out = list(batches(encode(codec, build.read(args.corpus / "held_out.jsonl")), 0))[:8]
+    held_out = list(batches(encode(codec, build.read(args.corpus / "held_out.jsonl")), 0))
     print(f"{sum(len(ids) for ids, _ in data)} training tokens", flush=True)
-
-    model = models.new_target(args.seed)
-    average = models.new_target(args.seed)
-    tools = optimisers(model)
-    base_rates = [group["lr"] for tool in tools for group in tool.param_groups]
-    start, saved = 0, args.out / "state.pt"
-    if saved.exists():
-        state = torch.load(saved, weights_only=True)
-        model.load_state_dict(state["model"])
-        average.load_state_dict(state["average"])
-        for tool, kept in zip(tools, state["optimisers"], strict=True):
-            tool.load_state_dict(kept)
-        start = state["step"]
-    trunk = torch.compile(model.model, dynamic=False)
-    stream = endless(data, args.seed * 1000)
-    for _ in range(start):
-        next(stream)
-
-    def checkpoint(step: int) -> None:
-        state = {
-            "model": model.state_dict(),
-            "average": average.state_dict(),
-            "optimisers": [tool.state_dict() for tool in tools],
-            "step": step,
-        }
-        torch.save(state, saved.with_suffix(".tmp"))
-        saved.with_suffix(".tmp").replace(saved)
-        models.save(average, args.out / "model", args.tokenizer)
-
-    last_saved = last_logged = time.monotonic()
-    tokens, running = 0, 0.0
-    for step in range(start, args.steps):
-        batch = next(stream)
-        groups = [group for tool in tools for group in tool.param_groups]
-        for group, base in zip(groups, base_rates, strict=True):
-            group["lr"] = base * rate(step, args.steps)
-        loss = loss_of(model, trunk, batch)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for tool in tools:
-            tool.step()
-            tool.zero_grad(set_to_none=True)
-        with torch.no_grad():
-            keep = min(EMA, step / (step + 10))
-            for kept, weight in zip(average.parameters(), model.parameters(), strict=True):
-                kept.lerp_(weight, 1 - keep)
-        tokens += batch.ids.numel()
-        running += loss.item()
-        if (step + 1) % 20 == 0:
-            now = time.monotonic()
-            speed = tokens / (now - last_logged)
-            print(f"step {step + 1} loss {running / 20:.3f} tokens/s {speed:.0f}", flush=True)
-            tokens, running, last_logged = 0, 0.0, now
-        if time.monotonic() - last_saved > CHECKPOINT_SECONDS or step + 1 == args.steps:
-            print(f"step {step + 1} held-out loss {validate(average, held_out):.3f}", flush=True)
-            checkpoint(step + 1)
-            last_saved = last_logged = time.monotonic()
+    trainer = Trainer(args.out, args.seed, args.steps)
+    stream = islice(endless(data, args.seed * 1000), trainer.step, None)
+    train(trainer, stream, held_out[:HELD_OUT_BATCHES], args.tokenizer)
 
 
 if __name__ == "__main__":

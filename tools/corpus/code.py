@@ -165,7 +165,8 @@ def _bash(rng: random.Random) -> Sample:
     )  # fmt: skip
     fill = {
         "{d}": rng.choice(FOLDERS), "{f}": rng.choice(FILES), "{e}": rng.choice(EXTENSIONS),
-        "{n}": str(rng.choice((3, 5, 10, 20))), "{w}": rng.choice(("error", "hello", "TODO", "fox")),
+        "{n}": str(rng.choice((3, 5, 10, 20))),
+        "{w}": rng.choice(("error", "hello", "TODO", "fox")),
     }  # fmt: skip
     ask = frame.replace("{a}", rng.choice(asks.split("|")))
     for mark, word in fill.items():
@@ -194,7 +195,8 @@ OTHERS = (
         ("multiplies two numbers", "int multiply(int a, int b) {\n    return a * b;\n}"),
         ("returns the larger of two numbers",
          "int larger(int a, int b) {\n    return a > b ? a : b;\n}"),
-        ("computes the factorial", "int factorial(int n) {\n    int result = 1;\n    for (int i = 2;"
+        ("computes the factorial",
+         "int factorial(int n) {\n    int result = 1;\n    for (int i = 2;"
          " i <= n; i++) {\n        result *= i;\n    }\n    return result;\n}"),
         ("sums an array", "int sum(const int *values, int n) {\n    int total = 0;\n    for (int i"
          " = 0; i < n; i++) {\n        total += values[i];\n    }\n    return total;\n}"),

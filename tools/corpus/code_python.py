@@ -58,7 +58,8 @@ FUNCTIONS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("plays FizzBuzz", "prints FizzBuzz up to n", "solves FizzBuzz"),
      ("def FN(n):\n    for i in range(1, n + 1):\n        if i % 15 == 0:\n"
       "            print(\"FizzBuzz\")\n        elif i % 3 == 0:\n            print(\"Fizz\")\n"
-      "        elif i % 5 == 0:\n            print(\"Buzz\")\n        else:\n            print(i)",),
+      "        elif i % 5 == 0:\n            print(\"Buzz\")\n        else:\n"
+      "            print(i)",),
      "fizzbuzz"),
     (("reads a file", "reads a text file", "returns the content of a file"),
      ("def FN(path):\n    with open(path, encoding=\"utf-8\") as file:\n        return file.read()",
@@ -195,7 +196,8 @@ CLASSES: tuple[tuple[str, str, str], ...] = (
     ("Stack", "a stack", "class Stack:\n    def __init__(self):\n        self.items = []\n\n"
      "    def push(self, item):\n        self.items.append(item)\n\n    def pop(self):\n"
      "        return self.items.pop()"),
-    ("Queue", "a queue", "from collections import deque\n\n\nclass Queue:\n    def __init__(self):\n"
+    ("Queue", "a queue", "from collections import deque\n\n\nclass Queue:\n"
+     "    def __init__(self):\n"
      "        self.items = deque()\n\n    def put(self, item):\n        self.items.append(item)\n\n"
      "    def get(self):\n        return self.items.popleft()"),
     ("Counter", "a counter", "class Counter:\n    def __init__(self):\n        self.value = 0\n\n"

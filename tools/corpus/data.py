@@ -12,7 +12,8 @@ ITEMS = ("apple", "pear", "milk", "bread", "lamp", "book", "chair", "pen", "cup"
 ASK = (
     "Give me JSON with {d}", "Write JSON with {d}", "Make a JSON object with {d}",
     "Create a JSON object with {d}", "JSON with {d}", "I need JSON with {d}",
-    "Return a JSON object with {d}", "Show me a JSON object with {d}", "Can you make JSON with {d}?",
+    "Return a JSON object with {d}", "Show me a JSON object with {d}",
+    "Can you make JSON with {d}?",
     "Please output JSON with {d}",
 )  # fmt: skip
 Value = str | int | bool
@@ -62,7 +63,7 @@ def _array(rng: random.Random) -> Sample:
 
 
 def _nested(rng: random.Random) -> Sample:
-    name, age, city, job = (FIELDS[k](rng) for k in ("name", "age", "city", "job"))
+    name, age, city, _ = (FIELDS[k](rng) for k in ("name", "age", "city", "job"))
     shape = rng.randrange(3)
     if shape == 0:
         ask = f"JSON for {name}, {age} years old, with an address in {city}"

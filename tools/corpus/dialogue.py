@@ -23,13 +23,15 @@ def _facts(rng: random.Random) -> list[tuple[str, str, str, str]]:
     pet_kind, pet = rng.choice(("cat", "dog", "rabbit", "bird")), rng.choice(NAMES)
     article = "an" if job[0] in "aeiou" else "a"
     return [
-        (expand(rng, f"[My name is {name}|I am {name}|I'm {name}|Call me {name}|Hi, my name is {name}|"
+        (expand(rng, f"[My name is {name}|I am {name}|I'm {name}|Call me {name}|"
+                     f"Hi, my name is {name}|"
                      f"Hello, I am {name}]"),
          expand(rng, f"[Nice to meet you, {name}!|Hello {name}! How can I help you?]"),
          expand(rng, "[What is my name?|What's my name?|Do you remember my name?|Who am I?|"
                      "Can you tell me my name?]"),
          f"Your name is {name}."),
-        (expand(rng, f"[I live in {city}|My home is in {city}|I am from {city}|I come from {city}]"),
+        (expand(rng, f"[I live in {city}|My home is in {city}|I am from {city}|"
+                     f"I come from {city}]"),
          expand(rng, f"[{city} is a nice place.|Good to know that you are from {city}.]"),
          expand(rng, "[Where do I live?|Which city do I live in?|Where am I from?]"),
          f"You live in {city}."),
@@ -101,11 +103,17 @@ def follow_up(rng: random.Random) -> Sample:
     steps = ["shorter", "again"] + ["child"] * bool(fact.child)
     for step in rng.sample(steps, rng.choice((1, 1, 2))):
         if step == "shorter":
-            request = "[Make it shorter|Shorter please|In one sentence please|Shorten that|Can you say "
-            request += "that in one sentence?|Make that shorter|That is too long|Say it in one sentence]"
+            request = (
+                "[Make it shorter|Shorter please|In one sentence please|Shorten that|Can you say "
+            )
+            request += (
+                "that in one sentence?|Make that shorter|That is too long|Say it in one sentence]"
+            )
             pairs.append((expand(rng, request), expand(rng, rng.choice(fact.short))))
         elif step == "child":
-            request = "[Simpler please|Explain it to a child|I don't get it|Can you explain it more "
+            request = (
+                "[Simpler please|Explain it to a child|I don't get it|Can you explain it more "
+            )
             request += "simply?|Say it in simple words|Now explain it to a child]"
             pairs.append((expand(rng, request), expand(rng, rng.choice(fact.child))))
         else:
@@ -136,7 +144,8 @@ def translations(rng: random.Random) -> Sample:
     ]  # fmt: skip
     for _ in range(rng.choice((1, 1, 2, 3))):
         other, other_chinese = _lexicon(rng)
-        pairs.append((expand(rng, f'[And "{other}"?|And {other}?|What about "{other}"?|Now "{other}"]'),
+        pairs.append((expand(rng, f'[And "{other}"?|And {other}?|What about "{other}"?|'
+                                  f'Now "{other}"]'),
                       other_chinese))  # fmt: skip
         english = other
     if rng.random() < 0.5:
@@ -165,7 +174,8 @@ def say_then_translate(rng: random.Random) -> Sample:
         pairs = [(f"{noun} {number} {kind}", ", ".join(words))]
         chinese = "，".join(table[w] for w in words)
     pairs.append((expand(rng, "[Now in Chinese|Translate that|And in Chinese?|Say that in Chinese|"
-                              "Translate that to Chinese|Now in Chinese please]"), chinese))  # fmt: skip
+                              "Translate that to Chinese|Now in Chinese please]"),
+                  chinese))  # fmt: skip
     return Sample("dialogue", _turns(pairs))
 
 
@@ -182,19 +192,30 @@ def more_numbers(rng: random.Random) -> Sample:
     return Sample("dialogue", _turns(pairs))
 
 
-SHORT_SYSTEM = ("Answer in one sentence.", "Be brief.", "Keep your answers short.", "Answer briefly.",
+SHORT_SYSTEM = ("Answer in one sentence.", "Be brief.", "Keep your answers short.",
+                "Answer briefly.",
                 "Always answer in one sentence.", "Give short answers.")  # fmt: skip
 CHILD_SYSTEM = ("Explain everything to a child.", "You talk to a child.", "Use simple words.")
 PIRATE_SYSTEM = ("You are a pirate.", "Talk like a pirate.", "Answer like a pirate.",
                  "You are an old pirate.")  # fmt: skip
-UPPER_SYSTEM = ("Answer in upper case.", "Write everything in capital letters.", "Use only capitals.")
+UPPER_SYSTEM = (
+    "Answer in upper case.",
+    "Write everything in capital letters.",
+    "Use only capitals.",
+)
 JSON_SYSTEM = ("Answer in JSON.", "Answer only with JSON.", "Reply as JSON with the key answer.")
-CHINESE_SYSTEM = ("Answer in Chinese.", "Always answer in Chinese.", "Speak Chinese.", "请用中文回答。")
+CHINESE_SYSTEM = (
+    "Answer in Chinese.",
+    "Always answer in Chinese.",
+    "Speak Chinese.",
+    "请用中文回答。",
+)
 PLAIN_SYSTEM = ("You are a helpful assistant.", "You are tiny, a friendly model.", "Be friendly.",
                 "You are a helpful and honest assistant.", "Help the user.")  # fmt: skip
 CHINESE_ANSWERS = {
     "Hello": "你好！有什么可以帮你？", "Who are you?": "我是 tiny，gemmachat 自带的小模型。",
-    "What is your name?": "我是 tiny，gemmachat 自带的小模型。", "How are you?": "我很好，谢谢！你呢？",
+    "What is your name?": "我是 tiny，gemmachat 自带的小模型。",
+    "How are you?": "我很好，谢谢！你呢？",
     "Thank you": "不客气！", "Goodbye": "再见！",
     "What can you do?": "我能回答关于 gemmachat 的问题，写短代码和 JSON，也会一点中文和英文。",
     "What is gemmachat?":
@@ -208,12 +229,16 @@ CHINESE_ANSWERS = {
 
 
 def _short_fact(rng: random.Random) -> Fact:
-    return rng.choice([f for n in ("ml.txt", "app.txt", "app_more.txt") for f in load(n) if f.short])
+    return rng.choice(
+        [f for n in ("ml.txt", "app.txt", "app_more.txt") for f in load(n) if f.short]
+    )
 
 
 def system(rng: random.Random) -> Sample:
     """A system prompt and answers that follow it."""
-    style = rng.choice(("short", "short", "child", "pirate", "upper", "json", "chinese", "plain", "name"))
+    style = rng.choice(
+        ("short", "short", "child", "pirate", "upper", "json", "chinese", "plain", "name")
+    )
     pairs: list[Pair] = []
     for _ in range(rng.choice((1, 1, 2, 3))):
         fact = _short_fact(rng)

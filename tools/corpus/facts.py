@@ -107,7 +107,9 @@ def load(name: str) -> tuple[Fact, ...]:
 
 def question(rng: random.Random, fact: Fact) -> str:
     """A question for a fact, in one of the phrasings kept for training or for the held-out set."""
-    ways = [w for w, given in (("S", fact.subjects), ("V", fact.goals), ("Q", fact.questions)) if given]
+    ways = [
+        w for w, given in (("S", fact.subjects), ("V", fact.goals), ("Q", fact.questions)) if given
+    ]
     way = rng.choice(ways)
     if way == "V":
         return rng.choice(HOW).replace("{v}", rng.choice(fact.goals))
@@ -138,7 +140,10 @@ def ask(rng: random.Random, fact: Fact) -> tuple[str, str, str]:
 def sample(rng: random.Random, kind: str, files: tuple[str, ...]) -> Sample:
     """One question about a random fact of the files."""
     facts = [fact for name in files for fact in load(name)]
-    weights = [1.0 + 0.8 * min(len(f.questions) + 4 * bool(f.subjects) + 4 * bool(f.goals), 12) for f in facts]
+    weights = [
+        1.0 + 0.8 * min(len(f.questions) + 4 * bool(f.subjects) + 4 * bool(f.goals), 12)
+        for f in facts
+    ]
     text, key, answer = ask(rng, rng.choices(facts, weights)[0])
     return Sample(kind, (Turn("user", text, key), Turn("model", answer)))
 
@@ -156,15 +161,30 @@ SIZES = {
     "31B": (60, 5376, 262144, 1024),
 }
 SIZE_ASKS = (
-    (0, "How many layers does {m} have?|What is the number of layers of {m}?|How deep is {m}?"
-        "|Number of layers in {m}?", "{m} has {v} layers."),
-    (1, "What is the hidden width of {m}?|How wide is {m}?|What is the hidden size of {m}?"
-        "|Hidden size of {m}?", "The hidden width of {m} is {v}."),
-    (2, "How long is the context of {m}?|What is the context length of {m}?"
+    (
+        0,
+        "How many layers does {m} have?|What is the number of layers of {m}?|How deep is {m}?"
+        "|Number of layers in {m}?",
+        "{m} has {v} layers.",
+    ),
+    (
+        1,
+        "What is the hidden width of {m}?|How wide is {m}?|What is the hidden size of {m}?"
+        "|Hidden size of {m}?",
+        "The hidden width of {m} is {v}.",
+    ),
+    (
+        2,
+        "How long is the context of {m}?|What is the context length of {m}?"
         "|How many tokens fit in {m}?|Context window of {m}?",
-        "{m} has a context of {v} tokens."),
-    (3, "What is the sliding window of {m}?|How big is the sliding window of {m}?"
-        "|Sliding window size of {m}?", "{m} uses a sliding window of {v} tokens."),
+        "{m} has a context of {v} tokens.",
+    ),
+    (
+        3,
+        "What is the sliding window of {m}?|How big is the sliding window of {m}?"
+        "|Sliding window size of {m}?",
+        "{m} uses a sliding window of {v} tokens.",
+    ),
 )
 
 

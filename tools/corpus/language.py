@@ -25,12 +25,14 @@ TO_CHINESE = (
     "Translate {w} to Chinese", "Translate {w} into Chinese", "What is {w} in Chinese?",
     "How do you say {w} in Chinese?", "How do I say {w} in Chinese?", "{w} in Chinese?",
     "Say {w} in Chinese", "What is the Chinese for {w}?", "Chinese for {w}",
-    "What's {w} in Chinese?", "Please translate to Chinese: {w}", "用中文怎么说{w}？", "{w}用中文怎么说？",
+    "What's {w} in Chinese?", "Please translate to Chinese: {w}",
+    "用中文怎么说{w}？", "{w}用中文怎么说？",
 )  # fmt: skip
 TO_ENGLISH = (
     "Translate {w} to English", "Translate {w} into English", "What does {w} mean?",
     "What is {w} in English?", "What does {w} mean in English?", "{w} in English?",
-    "{w}是什么意思？", "{w}用英语怎么说？", "Say {w} in English", "Please translate to English: {w}",
+    "{w}是什么意思？", "{w}用英语怎么说？", "Say {w} in English",
+    "Please translate to English: {w}",
 )  # fmt: skip
 
 
@@ -73,7 +75,9 @@ def _opposite(rng: random.Random) -> Sample:
         ("What is the opposite of {w}?", "Opposite of {w}?", "Give me the opposite of {w}",
          "Antonym of {w}", 'What is the opposite of "{w}"?', "Tell me the opposite of {w}")
     )  # fmt: skip
-    answer = rng.choice((f"The opposite of {first} is {second}.",) * 3 + (second.capitalize() + ".",))
+    answer = rng.choice(
+        (f"The opposite of {first} is {second}.",) * 3 + (second.capitalize() + ".",)
+    )
     return single("language", ask.replace("{w}", first), answer)
 
 
@@ -99,7 +103,8 @@ def _color(rng: random.Random) -> Sample:
 def _capital(rng: random.Random) -> Sample:
     country, city = rng.choice(list(CAPITALS.items()))
     if rng.random() < 0.3:
-        ask = rng.choice(("{c} is the capital of which country?", "Which country has the capital {c}?",
+        ask = rng.choice(("{c} is the capital of which country?",
+                          "Which country has the capital {c}?",
                           "Of which country is {c} the capital?"))  # fmt: skip
         return single("language", ask.replace("{c}", city), f"{city} is the capital of {country}.")
     ask = rng.choice(
@@ -112,7 +117,9 @@ def _capital(rng: random.Random) -> Sample:
 
 def _sound(rng: random.Random) -> Sample:
     animal, sound = rng.choice(list(SOUNDS.items()))
-    ask = rng.choice(("What does {w} say?", "What sound does {w} make?", "Which sound does {w} make?"))
+    ask = rng.choice(
+        ("What does {w} say?", "What sound does {w} make?", "Which sound does {w} make?")
+    )
     name = animal[0].upper() + animal[1:]
     return single("language", ask.replace("{w}", animal), f'{name} says "{sound}".')
 
@@ -149,7 +156,8 @@ def _count(rng: random.Random) -> Sample:
         ask = rng.choice(("Count down from {b} to {a}", "Count backwards from {b} to {a}"))
         numbers = range(stop, start - 1, -1)
     else:
-        ask = rng.choice(("Count from {a} to {b}", "Count to {b}", "List the numbers from {a} to {b}",
+        ask = rng.choice(("Count from {a} to {b}", "Count to {b}",
+                          "List the numbers from {a} to {b}",
                           "Say the numbers from {a} to {b}"))  # fmt: skip
         if "{a}" not in ask:
             start = 1
@@ -215,11 +223,14 @@ def _repeat(rng: random.Random) -> Sample:
     pool = [w for g in ("animals", "food", "things", "colors") for w in LEXICON[g] if " " not in w]
     if roll < 0.5:
         words = rng.sample(pool, rng.randint(2, 6))
-        ask = rng.choice(("Repeat: {w}", "Repeat after me: {w}", "Say: {w}", "Repeat these words: {w}"))
+        ask = rng.choice(
+            ("Repeat: {w}", "Repeat after me: {w}", "Say: {w}", "Repeat these words: {w}")
+        )
         answer = " ".join(words)
     elif roll < 0.75:
         words = rng.sample(pool, rng.randint(2, 5))
-        ask = rng.choice(("Reverse the order of these words: {w}", "Write these words backwards: {w}",
+        ask = rng.choice(("Reverse the order of these words: {w}",
+                          "Write these words backwards: {w}",
                           "Put these words in reverse order: {w}"))  # fmt: skip
         answer = " ".join(reversed(words))
     else:

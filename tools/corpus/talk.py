@@ -15,8 +15,10 @@ OUT_OF_SCOPE = (
     "What day is it today?", "What is the price of [bitcoin|gold|oil|a house in {c}]?",
     "Should I buy [stocks|bitcoin|gold]?", "How do I invest my money?", "How do I get rich?",
     "I have a [headache|fever|cough|rash|pain in my knee], what should I do?",
-    "Which medicine helps against [a cold|pain|fever|cough]?", "How do I treat [a burn|a cold|the flu]?",
-    "Am I ill?", "Can you give me legal advice?", "How do I write a contract?", "Can I sue my boss?",
+    "Which medicine helps against [a cold|pain|fever|cough]?",
+    "How do I treat [a burn|a cold|the flu]?",
+    "Am I ill?", "Can you give me legal advice?", "How do I write a contract?",
+    "Can I sue my boss?",
     "Write an essay about {t}", "Write a long story about {t}", "Write a {k}-word essay about {t}",
     "Write a novel about {t}", "Write a speech about {t}", "Write a report on {t}",
     "Write a song about {t}", "Write my homework about {t}", "Summarize the book {b}",
@@ -28,10 +30,12 @@ OUT_OF_SCOPE = (
     "Who is {p}?", "Tell me about {p}", "When was {p} born?", "What is {p} famous for?",
     "Draw a picture of {t}", "Make an image of {t}", "Play a song", "Call my mother",
     "Send an email to {m}", "Set an alarm for seven", "Turn on the light", "Open the browser",
-    "Solve the equation {k}x = {y}", "What is the square root of {y}?", "Prove the theorem of Pythagoras",
+    "Solve the equation {k}x = {y}", "What is the square root of {y}?",
+    "Prove the theorem of Pythagoras",
     "Write a web app", "Write an operating system", "Build a website for my shop",
     "Write a game in {g}", "Write a compiler in {g}", "Fix the bug in my program",
-    "Explain this code in {g}", "Write a sorting library in {g}", "How do I fix my [car|bike|phone]?",
+    "Explain this code in {g}", "Write a sorting library in {g}",
+    "How do I fix my [car|bike|phone]?",
     "What should I wear today?", "What should I eat?", "Who will win the war?", "Is there a god?",
     "Which religion is right?", "What happens after death?", "Tell me a secret",
     "What is my password?", "Where did I put my keys?", "How tall is {p}?", "What is love?",
@@ -61,7 +65,8 @@ SORRY = (
     "A real model can help you: `gemmachat pull e2b`.",
     "Sorry, I don't know that. I am a very small demo; "
     "run `gemmachat pull e2b` to get a model that knows much more.",
-    "I am too small for this question. Please pull a real model with `gemmachat pull e2b` and ask again.",
+    "I am too small for this question. "
+    "Please pull a real model with `gemmachat pull e2b` and ask again.",
 )
 
 

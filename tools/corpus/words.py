@@ -1,17 +1,17 @@
-"""Word lists shared by the corpus: names, things with their colours, and a small bilingual lexicon."""
+"""Word lists of the corpus: names, things with their colours, a small bilingual lexicon."""
 
 NAMES = tuple(
-    "Ann Ben Carla David Emma Felix Grace Hugo Iris Jack Kate Leo Mia Noah Olga Paul Rosa Sam Tina "
+    "Ann Ben Carla David Emma Felix Grace Hugo Iris Jack Kate Leo Mia Noah Olga Paul Rosa Sam Tina "  # noqa: SIM905
     "Victor Wendy Yara Alice Bob Clara Daniel Elena Frank Gina Henry Ida James Karl Laura Max Nina "
     "Oscar Petra Quinn Rita Simon Tom Uma Vera Will Xenia Yusuf Zoe Lin Ming Wei Mei Omar Lucy "
     "Anna Peter Maria John Sarah Julia Adam Eva Ivan Nora Otto Lily Mark Lisa Ali Sara".split()
 )
 CITIES = tuple(
-    "Paris London Berlin Rome Madrid Tokyo Beijing Oslo Vienna Lisbon Cairo Boston Shanghai Dublin "
+    "Paris London Berlin Rome Madrid Tokyo Beijing Oslo Vienna Lisbon Cairo Boston Shanghai Dublin "  # noqa: SIM905
     "Prague Athens Warsaw Zurich Munich Seoul Lima Delhi Toronto Sydney".split()
 )
 JOBS = tuple(
-    "doctor teacher baker pilot nurse farmer engineer singer painter driver cook writer dentist "
+    "doctor teacher baker pilot nurse farmer engineer singer painter driver cook writer dentist "  # noqa: SIM905
     "lawyer builder student gardener clerk".split()
 )
 COLORS = ("red", "blue", "green", "yellow", "black", "white", "brown", "orange", "purple", "pink",
@@ -73,9 +73,11 @@ PHRASES: dict[str, str] = {
     "hello": "你好", "good morning": "早上好", "good evening": "晚上好", "good night": "晚安",
     "goodbye": "再见", "thank you": "谢谢", "you are welcome": "不客气", "please": "请",
     "sorry": "对不起", "how are you?": "你好吗？", "I am fine": "我很好", "yes": "是",
-    "no": "不是", "I love you": "我爱你", "I don't know": "我不知道", "I don't understand": "我不明白",
+    "no": "不是", "I love you": "我爱你", "I don't know": "我不知道",
+    "I don't understand": "我不明白",
     "see you tomorrow": "明天见", "what is your name?": "你叫什么名字？",
-    "nice to meet you": "很高兴认识你", "how much is it?": "多少钱？", "where are you?": "你在哪里？",
+    "nice to meet you": "很高兴认识你", "how much is it?": "多少钱？",
+    "where are you?": "你在哪里？",
     "what time is it?": "现在几点？", "happy birthday": "生日快乐", "happy new year": "新年快乐",
     "good luck": "祝你好运", "no problem": "没问题", "welcome": "欢迎", "wait a moment": "等一下",
     "I am hungry": "我饿了", "I am tired": "我累了", "excuse me": "不好意思", "well done": "做得好",
