@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import DamagedFileError
-from .sanitize import safe_line
 
 # Type id of a number: its name, and its code in the struct module.
 SCALARS = {
@@ -111,6 +110,6 @@ class GgufInfo:
 
 
 def quoted(name: object, limit: int = 120) -> str:
-    """`name` in quotes, made safe to print and cut to `limit` characters."""
-    text = safe_line(str(name))
+    """`name` in quotes and cut to `limit`; what cannot be printed shows as `<U+XXXX>`."""
+    text = "".join(c if c.isprintable() else f"<U+{ord(c):04X}>" for c in str(name))
     return f"'{text[:limit]}…'" if len(text) > limit else f"'{text}'"
