@@ -97,7 +97,7 @@ def context_full(answer: Answer, chat: Chat, advice: str) -> str:
     used = answer.stats.prompt_tokens + answer.stats.completion_tokens
     return (
         f"the context is full: prompt and answer have {used} tokens and --ctx is "
-        f"{chat.session.n_ctx}; {advice}, --ctx N makes room for more"
+        f"{chat.session.n_ctx}; {advice}, or make room with --ctx N"
     )
 
 

@@ -20,9 +20,12 @@ from gemmachat.sampling import SamplingParams
 
 MAX_INT32 = 2**31 - 1
 
-Drafter = Annotated[Path | None, typer.Option(help="Drafter GGUF that belongs to the model.")]
+Drafter = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Drafter GGUF that belongs to the model.")
+]
 Threads = Annotated[
-    int | None, typer.Option(min=1, max=MAX_THREADS, help="Threads; default: all processors.")
+    int | None,
+    typer.Option(metavar="N", min=1, max=MAX_THREADS, help="Default: all processors."),
 ]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -72,9 +75,9 @@ def _invoke(arguments: Sequence[str], screen: Screen) -> int:
     return 0
 
 
-def _show_version(value: bool) -> None:
+def _show_version(context: typer.Context, value: bool) -> None:
     if value:
-        Screen().result(f"gemmachat {version('gemmachat')}")
+        context.obj.result(f"gemmachat {version('gemmachat')}")
         raise typer.Exit
 
 
@@ -94,11 +97,15 @@ def gemmachat(
 @app.command()
 def run(
     context: typer.Context,
-    first: Annotated[str | None, typer.Argument(metavar="[MODEL]", show_default=False)] = None,
-    second: Annotated[str | None, typer.Argument(metavar="[PROMPT]", show_default=False)] = None,
+    first: Annotated[str | None, typer.Argument(metavar="MODEL", show_default=False)] = None,
+    second: Annotated[str | None, typer.Argument(metavar="PROMPT", show_default=False)] = None,
     drafter: Drafter = None,
     draft: Annotated[
-        str, typer.Option(help="Tokens to draft per round: auto, off, or 1 to 7.")
+        str,
+        typer.Option(
+            metavar="auto|off|N",
+            help=f"Tokens to draft per round, 1 to {MAX_DRAFT}; auto drafts as many as pay.",
+        ),
     ] = "auto",
     exact: Annotated[
         bool,
@@ -106,22 +113,31 @@ def run(
             "--exact", help="Greedy answers are the same bit for bit, whatever is drafted."
         ),
     ] = False,
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Keep the K likeliest tokens; 0 keeps all.")] = 64,
-    top_p: Annotated[float, typer.Option(help="Keep tokens up to this total probability.")] = 0.95,
+    temperature: Annotated[
+        float, typer.Option(metavar="T", help="0 is greedy: always the likeliest token.")
+    ] = 1.0,
+    top_k: Annotated[
+        int, typer.Option(metavar="K", help="Keep the K likeliest tokens; 0 keeps all.")
+    ] = 64,
+    top_p: Annotated[
+        float,
+        typer.Option(metavar="P", help="Keep the likeliest tokens up to this sum; 1 keeps all."),
+    ] = 0.95,
     min_p: Annotated[
-        float, typer.Option(help="Drop tokens below this fraction of the likeliest.")
+        float,
+        typer.Option(metavar="P", help="Drop tokens below this fraction of the likeliest."),
     ] = 0.0,
     seed: Annotated[
-        int | None, typer.Option(help="The same seed gives the same text; default: random.")
+        int | None,
+        typer.Option(metavar="N", help="The same seed gives the same text; default: random."),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, max=MAX_INT32, help="Most tokens in an answer.")
+        int | None, typer.Option(metavar="N", min=1, max=MAX_INT32, help="Longest answer.")
     ] = None,
-    system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")] = None,
     ctx: Annotated[
         int | None,
-        typer.Option(min=1, max=MAX_INT32, help="Tokens that the conversation can hold."),
+        typer.Option(metavar="N", min=1, help="Tokens that the conversation can hold."),
     ] = None,
     threads: Threads = None,
     stats: Annotated[
@@ -203,7 +219,7 @@ def doctor(
 @app.command()
 def selftest(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="[MODEL]")] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Argument(metavar="MODEL")] = DEFAULT_MODEL,
     drafter: Drafter = None,
     threads: Threads = None,
     as_json: JsonReport = False,

@@ -146,7 +146,8 @@ def stats_lines(stats: Stats, agreement: str) -> list[str]:
     lines = [
         f"{stats.mean_accepted_length:.2f} tokens per target pass, "
         f"first token after {stats.ttft_s:.2f} s, "
-        f"{rate:.1f} tokens/s end to end, agreement: {agreement}",
+        f"{rate:.1f} tokens/s end to end",
+        f"agreement with the target alone: {agreement}",
         f"prompt {stats.prompt_tokens} tokens ({stats.cached_tokens} cached, {prefilled} read at "
         f"{stats.prefill_tps:.1f}/s), answer {stats.completion_tokens} tokens at "
         f"{stats.decode_tps:.1f}/s",
@@ -168,12 +169,12 @@ def stats_lines(stats: Stats, agreement: str) -> list[str]:
 def agreement(stats: Stats, *, exact: bool, greedy: bool) -> str:
     """How the answer relates to what the target alone would have written, and how that is known."""
     if not stats.drafted:
-        return "is the target alone (nothing was drafted)"
+        return "it is the target alone, nothing was drafted"
     if exact and greedy:
-        return "same tokens as the target alone (--exact: one fixed pass width)"
+        return "same tokens, as every pass has one width (--exact)"
     if greedy:
         return (
-            "same tokens but for near-ties, where passes of another width may round differently "
-            "(--exact rules that out; gemmachat selftest measures)"
+            "same tokens but for near-ties, where passes of different width can round differently "
+            "(--exact rules that out)"
         )
-    return "same distribution as the target alone, by construction (gemmachat selftest checks)"
+    return "same distribution, by construction (gemmachat selftest checks the greedy case)"

@@ -75,7 +75,7 @@ class Repl:
             self._screen.error(str(error))
         else:
             if answer.finish_reason == "context":
-                self._screen.error(context_full(answer, self._chat, "/clear starts afresh"))
+                self._screen.error(context_full(answer, self._chat, "start afresh with /clear"))
             elif answer.finish_reason == "cancelled":
                 self._screen.note("stopped")
             if self._stats:

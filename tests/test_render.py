@@ -131,7 +131,7 @@ def test_stats_lines_hold_the_figures() -> None:
         "2.00 tokens per target pass",
         "first token after 0.50 s",
         "20.0 tokens/s end to end",
-        "agreement: as it is",
+        "agreement with the target alone: as it is",
         "prompt 30 tokens (10 cached",
         "answer 40 tokens",
         "drafted 60, accepted 20 (33%)",
