@@ -172,8 +172,10 @@ def _rope(text: JsonObject, head_dim_full: int) -> tuple[float, float, int]:
             "and default for sliding_attention."
         )
     factor = _Fields(full).number("partial_rotary_factor")
-    if factor > 1:
-        raise CheckpointError("partial_rotary_factor in config.json is larger than 1.")
+    if factor > 1 or sliding.get("partial_rotary_factor", 1.0) != 1.0:
+        raise CheckpointError(
+            "partial_rotary_factor in config.json must be at most 1, and 1 in sliding layers."
+        )
     return (
         _Fields(full).number("rope_theta"),
         _Fields(sliding).number("rope_theta"),

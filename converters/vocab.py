@@ -189,10 +189,6 @@ def _chat_template(folder: Path, settings: JsonObject) -> str | None:
         template = settings.get("chat_template")
     if template is None:
         return None
-    if (
-        not isinstance(template, str)
-        or len(template) > MAX_TEMPLATE_BYTES
-        or not is_text(template)
-    ):
+    if not isinstance(template, str) or len(template) > MAX_TEMPLATE_BYTES or not is_text(template):
         raise CheckpointError("The chat template is not a text of acceptable length.")
     return template

@@ -143,6 +143,12 @@ def edited(folder: Path, name: str, change: Callable[[dict[str, Any]], None]) ->
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
+def rope(**changes: Any) -> dict[str, Any]:
+    """Rotary parameters with changes to those of sliding layers."""
+    original = tiny.target_config()["rope_parameters"]
+    return original | {"sliding_attention": original["sliding_attention"] | changes}
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -165,6 +171,8 @@ def edited(folder: Path, name: str, change: Callable[[dict[str, Any]], None]) ->
         ({"rms_norm_eps": None}, "rms_norm_eps"),
         ({"hidden_activation": "silu"}, "'silu'"),
         ({"rope_parameters": {}}, "rope_parameters"),
+        ({"rope_parameters": rope(rope_type="linear")}, "rope_parameters"),
+        ({"rope_parameters": rope(partial_rotary_factor=0.5)}, "partial_rotary_factor"),
         ({"per_layer_config": {"1": {"head_dim": 96}}}, "per layer type"),
         ({"per_layer_config": {"0": {"head_dim": 64}}}, "per layer type"),
         ({"enable_moe_block": True}, "cannot be converted yet"),
