@@ -74,7 +74,7 @@ def answer(target: Gemma4ForCausalLM, codec: Codec, prompt: list[int]) -> list[i
 def loss_of(target: Gemma4ForCausalLM, codec: Codec, sample: Sample, score: Score) -> None:
     """Adds the loss of the written answers."""
     batch = as_batch(*codec.conversation(sample.turns))
-    hidden, _, _ = observe(target, batch)
+    hidden, _, _ = observe(target.model, batch)
     rows = hidden[:, :-1][batch.own[:, 1:]]
     wanted = batch.ids[:, 1:][batch.own[:, 1:]]
     loss = torch.nn.functional.cross_entropy(logits_of(target, rows), wanted, reduction="sum")
@@ -95,9 +95,9 @@ def draft(
         return
     ids = prompt + text
     batch = as_batch(ids, [False] * len(prompt) + [True] * len(text))
-    seen = observe(target, batch)
+    seen = observe(target.model, batch)
     guesses = []
-    for k, (rows, useful) in enumerate(roll_out(drafter, batch, seen)):
+    for k, (rows, useful) in enumerate(roll_out(drafter, drafter.model, batch, seen)):
         logits = drafter.masked_embedding(rows, drafter.model.embed_tokens.weight)
         guess = logits[0].argmax(-1).tolist()
         guesses.append(guess)

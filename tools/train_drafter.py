@@ -40,24 +40,29 @@ def shift(x: Tensor, n: int) -> Tensor:
     return torch.cat([x[:, n:], torch.zeros_like(x[:, :n])], 1) if n else x
 
 
+# The text model inside a target or drafter, compiled or not.
+Trunk = torch.nn.Module
+Observed = tuple[Tensor, Tensor, dict[str, Tensor]]
+
+
 @torch.no_grad()
-def observe(target: Gemma4ForCausalLM, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+def observe(target: Trunk, batch: Batch) -> Observed:
     """The target's final states [B, L, H], scaled embeddings [B, L, H], and shared KV states."""
-    seen = target.model(
+    seen = target(
         input_ids=batch.ids,
         attention_mask=batch.masks(),
         position_ids=batch.positions,
         use_cache=False,
         return_shared_kv_states=True,
     )
-    return seen.last_hidden_state, target.model.embed_tokens(batch.ids), seen.shared_kv_states
+    return seen.last_hidden_state, target.embed_tokens(batch.ids), seen.shared_kv_states
 
 
 def roll_out(
     drafter: Gemma4AssistantForCausalLM,
+    trunk: Trunk,
     batch: Batch,
-    seen: tuple[Tensor, Tensor, dict[str, Tensor]],
-    steps: int = STEPS,
+    seen: Observed,
 ) -> list[tuple[Tensor, Tensor]]:
     """Per step k: the drafter's output rows [B, L, D] and which of them predict a produced token
     of the same conversation, bool [B, L]."""
@@ -65,9 +70,9 @@ def roll_out(
     masks = batch.masks(strict=True)
     state = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, :-1]], 1)
     results = []
-    for k in range(steps):
+    for k in range(STEPS):
         tokens = shift(embeddings, k)
-        rows = drafter.model(
+        rows = trunk(
             inputs_embeds=drafter.pre_projection(torch.cat([tokens, state], -1)),
             attention_mask=masks,
             position_ids=batch.positions,
@@ -128,30 +133,6 @@ def centroid_loss(drafter: Gemma4AssistantForCausalLM, rows: Tensor, wanted: Ten
     return functional.cross_entropy(head.centroids(rows.detach()), mass)
 
 
-def loss_of(
-    drafter: Gemma4AssistantForCausalLM,
-    target: Gemma4ForCausalLM,
-    batch: Batch,
-    generator: torch.Generator,
-    clustered: bool,
-) -> Tensor:
-    """Weighted divergence over the chained steps, on a random subset of rows."""
-    seen = observe(target, batch)
-    total = torch.zeros(())
-    for k, (rows, useful) in enumerate(roll_out(drafter, batch, seen)):
-        index = useful.nonzero()
-        pick = torch.randperm(len(index), generator=generator)[:ROWS_PER_STEP]
-        b, i = index[pick].unbind(1)
-        with torch.no_grad():
-            wanted = logits_of(target, seen[0][b, i + k]).softmax(-1)
-        own = rows[b, i]
-        guessed = dense_logits(drafter, own).log_softmax(-1)
-        total = total + STEP_WEIGHT**k * functional.kl_div(guessed, wanted, reduction="batchmean")
-        if clustered:
-            total = total + CENTROID_WEIGHT * centroid_loss(drafter, own, wanted)
-    return total
-
-
 @torch.no_grad()
 def agreement(
     drafter: Gemma4AssistantForCausalLM, target: Gemma4ForCausalLM, held_out: list[Batch]
@@ -160,8 +141,8 @@ def agreement(
     how often the centroid head keeps the dense argmax."""
     hits, kept, counts = [0] * STEPS, 0, [0] * STEPS
     for batch in held_out:
-        seen = observe(target, batch)
-        for k, (rows, useful) in enumerate(roll_out(drafter, batch, seen)):
+        seen = observe(target.model, batch)
+        for k, (rows, useful) in enumerate(roll_out(drafter, drafter.model, batch, seen)):
             b, i = useful.nonzero().unbind(1)
             wanted = logits_of(target, seen[0][b, i + k]).argmax(-1)
             own = rows[b, i]
@@ -196,6 +177,8 @@ class Distiller:
         ]
         self.base_rates = [group["lr"] for group in self.groups()]
         self.generator = torch.Generator().manual_seed(seed)
+        self.trunk = torch.compile(self.drafter.model, dynamic=False)
+        self.watched = torch.compile(target.model, dynamic=False)
         if (saved := out / "state.pt").exists():
             self._load(torch.load(saved, weights_only=True))
 
@@ -211,14 +194,31 @@ class Distiller:
         """The parameter groups of all optimisers."""
         return [group for tool in self.tools for group in tool.param_groups]
 
+    def loss_of(self, batch: Batch) -> Tensor:
+        """Weighted divergence over the chained steps, on a random subset of rows."""
+        seen = observe(self.watched, batch)
+        total = torch.zeros(())
+        for k, (rows, useful) in enumerate(roll_out(self.drafter, self.trunk, batch, seen)):
+            index = useful.nonzero()
+            pick = torch.randperm(len(index), generator=self.generator)[:ROWS_PER_STEP]
+            b, i = index[pick].unbind(1)
+            with torch.no_grad():
+                wanted = logits_of(self.target, seen[0][b, i + k]).softmax(-1)
+            own = rows[b, i]
+            guessed = dense_logits(self.drafter, own).log_softmax(-1)
+            divergence = functional.kl_div(guessed, wanted, reduction="batchmean")
+            total = total + STEP_WEIGHT**k * divergence
+            if self.step >= self.cluster_at:
+                total = total + CENTROID_WEIGHT * centroid_loss(self.drafter, own, wanted)
+        return total
+
     def update(self, batch: Batch) -> float:
         """One step on one batch; returns its loss."""
         if self.step == self.cluster_at:
             cluster(self.drafter, self.seed)
         for group, base in zip(self.groups(), self.base_rates, strict=True):
             group["lr"] = base * rate(self.step, self.steps)
-        clustered = self.step >= self.cluster_at
-        loss = loss_of(self.drafter, self.target, batch, self.generator, clustered)
+        loss = self.loss_of(batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
         for tool in self.tools:
