@@ -183,7 +183,8 @@ class Session:
             )
         )
         self._handle.clear_cancel()
-        return self._stream(list(tokens), n_draft, max_tokens or self.n_ctx)
+        limit = min(max_tokens or self.n_ctx, self.n_ctx)
+        return self._stream(list(tokens), n_draft, limit)
 
     def _draft_length(self, draft: DraftPolicy) -> int:
         """What `gc_session_step` calls n_draft: -1 decides by itself."""

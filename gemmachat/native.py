@@ -209,9 +209,9 @@ def _load_llama() -> ctypes.CDLL:
 
 def _library_path() -> Path:
     """The native library beside the package; an editable install keeps it in a second folder."""
-    import gemmachat
-
-    candidates = [Path(folder) / f"libgemmachat{_SUFFIX}" for folder in gemmachat.__path__]
+    spec = importlib.util.find_spec("gemmachat")
+    folders = spec.submodule_search_locations if spec else None
+    candidates = [Path(folder) / f"libgemmachat{_SUFFIX}" for folder in folders or []]
     for candidate in candidates:
         if candidate.exists():
             return candidate

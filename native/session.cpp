@@ -87,8 +87,9 @@ int32_t Session::reusable_prefix(const llama_token *tokens, int32_t n_tokens) co
     const auto n_max = std::min(n_tokens, static_cast<int32_t>(committed_.size()));
     const auto n_common = static_cast<int32_t>(
         std::mismatch(tokens, tokens + n_max, committed_.begin()).first - tokens);
-    const int32_t n_reused = std::min(n_common, n_cached());
-    const llama_pos oldest_needed = std::max(n_reused - llama_model_n_swa(engine_.target()), 0);
+    // The row before the last token must be computed, not reused: it yields the hidden row.
+    const int32_t n_reused = std::max(std::min({n_common, n_cached(), n_tokens - 2}), 0);
+    const llama_pos oldest_needed = std::max(n_reused + 1 - llama_model_n_swa(engine_.target()), 0);
     return llama_memory_seq_pos_min(memory_, 0) <= oldest_needed ? n_reused : 0;
 }
 
@@ -103,16 +104,17 @@ void Session::sync(const llama_token *tokens, int32_t n_tokens) {
     stats_ = {};
     const bool unchanged = static_cast<size_t>(n_tokens) == committed_.size() &&
                            std::equal(committed_.begin(), committed_.end(), tokens);
-    if (unchanged) {
+    if (unchanged && (drafter_ == nullptr || n_cached() == 0 || !hidden_.empty())) {
         stats_.cached_tokens = n_cached();
         return;
     }
-    // The row before the last token must be computed, not reused: it yields the hidden row.
-    const int32_t n_reused = std::min(reusable_prefix(tokens, n_tokens), std::max(n_tokens - 2, 0));
+    const int32_t n_reused = reusable_prefix(tokens, n_tokens);
     stats_.cached_tokens = n_reused;
+    if (n_reused < n_cached()) {
+        hidden_.clear();
+    }
     roll_back(n_reused);
     committed_.assign(tokens, tokens + std::min(n_reused + 1, n_tokens));
-    hidden_.clear();
     prefill(tokens, n_tokens);
 }
 

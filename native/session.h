@@ -3,8 +3,9 @@
 // What holds between calls, and what every way out of a round restores:
 //   - committed_ is the timeline;
 //   - the KV cache holds all of it but the last token, at positions 0, 1, 2, ...;
-//   - hidden_ is the target's hidden row that produced the last token, empty if that is unknown
-//     (a timeline of one token, or no drafter).
+//   - hidden_ is the target's hidden row that produced the last token. It is empty without a
+//   drafter,
+//     for a timeline of one token, and where a cancelled sync went back to an earlier token.
 
 #pragma once
 

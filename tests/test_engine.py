@@ -1,0 +1,141 @@
+"""The public API, and what loading refuses."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
+
+import gemmachat
+from gemmachat import (
+    DamagedFileError,
+    Engine,
+    EngineError,
+    NotFoundError,
+    PairMismatchError,
+    SamplingParams,
+    UsageError,
+)
+
+
+def test_the_public_names_are_these():
+    assert gemmachat.__all__ == sorted(gemmachat.__all__)
+    assert gemmachat.__all__ == [
+        "ContextFullError",
+        "DamagedFileError",
+        "Engine",
+        "EngineError",
+        "GemmachatError",
+        "MemoryLimitError",
+        "NotFoundError",
+        "PairMismatchError",
+        "SamplingParams",
+        "Session",
+        "Stats",
+        "TokenEvent",
+        "UsageError",
+    ]
+    assert all(hasattr(gemmachat, name) for name in gemmachat.__all__)
+
+
+def test_loading_refuses_what_is_no_pair(tmp_path):
+    with pytest.raises(NotFoundError, match="no-such"):
+        Engine.load(tmp_path / "no-such.gguf")
+    with pytest.raises(PairMismatchError, match="swapped"):
+        Engine.load(DRAFTER, TARGET)
+    with pytest.raises(DamagedFileError):
+        Engine.load(DRAFTER)
+    text = tmp_path / "notes.gguf"
+    text.write_text("These are notes.")
+    with pytest.raises(DamagedFileError, match="GGUF"):
+        Engine.load(text)
+    for threads in (0, -1, 10**6):
+        with pytest.raises(UsageError, match="threads"):
+            Engine.load(TARGET, threads=threads)
+
+
+@pytest.mark.parametrize("keep", [0, 3, 100, 10_000, -64, -4096])
+def test_a_truncated_file_is_refused(tmp_path, keep):
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(TARGET.read_bytes()[:keep])
+    with pytest.raises(DamagedFileError, match="cut"):
+        Engine.load(cut)
+
+
+def test_a_closed_engine_says_so():
+    engine = Engine.load(TARGET, DRAFTER, threads=1)
+    session = engine.session(n_ctx=64)
+    engine.close()
+    engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        session.generate([2], GREEDY)
+    with pytest.raises(EngineError, match="closed"):
+        engine.session()
+
+
+def test_two_sessions_at_once_do_not_disturb_each_other():
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine:
+        prompts = [chat_tokens(engine, prompt) for prompt in PROMPTS[:2]]
+
+        def answers() -> list[list[int | None]]:
+            out: list[list[int | None]] = [[], []]
+
+            def run(which: int) -> None:
+                with engine.session(n_ctx=512, exact=True) as session:
+                    events = session.generate(prompts[which], GREEDY, draft=3, max_tokens=30)
+                    out[which] = [event.token for event in events]
+
+            threads = [threading.Thread(target=run, args=(which,)) for which in (0, 1)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return out
+
+        first = answers()
+        assert first[0] != first[1]
+        assert answers() == first
+
+
+def test_an_answer_that_nobody_reads_to_the_end_can_be_followed_by_another():
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine, engine.session(n_ctx=512) as session:
+        tokens = chat_tokens(engine, PROMPTS[0])
+        whole = [e.token for e in session.generate(tokens, GREEDY, max_tokens=20)]
+        events = session.generate(tokens, GREEDY, max_tokens=20)
+        next(events)
+        del events
+        assert [e.token for e in session.generate(tokens, GREEDY, max_tokens=20)] == whole
+
+
+def test_characters_of_several_tokens_come_out_whole():
+    with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=256) as session:
+        tokens = chat_tokens(engine, PROMPTS[0])
+        for seed in range(10):
+            params = SamplingParams(temperature=3.0, top_k=0, top_p=1.0, seed=seed)
+            events = list(session.generate(tokens, params, max_tokens=100))
+            raw = b"".join(engine.vocab.piece(e.token) for e in events if e.token is not None)
+            assert "".join(e.text for e in events) == raw.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+        {"temperature": float("inf")},
+        {"top_k": -1},
+        {"top_k": 2**31},
+        {"top_p": 0.0},
+        {"top_p": 1.5},
+        {"top_p": float("nan")},
+        {"min_p": -0.1},
+        {"min_p": 2.0},
+        {"seed": -1},
+        {"seed": 2**64},
+    ],
+    ids=str,
+)
+def test_impossible_sampling_parameters_are_refused(changes):
+    with pytest.raises(UsageError):
+        SamplingParams(**changes)

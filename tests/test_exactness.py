@@ -1,0 +1,235 @@
+"""Drafting changes speed, never output: bit for bit where that is promised, by law elsewhere."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from embedded import (
+    DRAFTER,
+    NATIVE_GREEDY,
+    PROMPTS,
+    TARGET,
+    chat_tokens,
+    open_handle,
+    probe,
+    requantize,
+)
+from scipy import stats
+
+from gemmachat import Engine
+from gemmachat.bridge import SessionHandle
+from gemmachat.native import MAX_WIDTH, NativeSampling
+
+DRAFTS = (1, 2, 3, 4, 7)
+TYPES = ("Q8_0", "F16", "Q4_0", "Q4_K_M")
+N_TOKENS = 32
+N_WORKERS = 2
+
+
+@pytest.fixture(scope="session")
+def targets(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("types")
+    return {
+        ftype: TARGET if ftype == "Q8_0" else requantize(TARGET, folder / f"{ftype}.gguf", ftype)
+        for ftype in TYPES
+    }
+
+
+def answer(
+    handle: SessionHandle, engine: Engine, prompt: list[int], n_draft: int
+) -> list[tuple[int, int]]:
+    """The greedy answer as (token, hash of its logits row), cut at the end of the turn."""
+    handle.sync(prompt[:1])  # so that every answer starts from the same, empty cache
+    handle.sync(prompt)
+    emitted: list[tuple[int, int]] = []
+    while len(emitted) < N_TOKENS:
+        emitted += [(t.id, t.logits_hash) for t in handle.step(n_draft, N_TOKENS - len(emitted))]
+        if engine.vocab.is_end(emitted[-1][0]):
+            break
+    return emitted
+
+
+def answers(
+    engine: Engine, prompts: list[list[int]], *, exact: bool
+) -> dict[int, list[list[tuple[int, int]]]]:
+    """Every prompt's answer for every draft length, 0 being off."""
+
+    def some(part: list[list[int]]) -> dict[int, list[list[tuple[int, int]]]]:
+        handle = open_handle(engine, n_ctx=512, exact=exact, trace=True)
+        done = {
+            n_draft: [answer(handle, engine, prompt, n_draft) for prompt in part]
+            for n_draft in (0, *DRAFTS)
+        }
+        handle.free()
+        return done
+
+    parts = [prompts[i::N_WORKERS] for i in range(N_WORKERS)]
+    with ThreadPoolExecutor(N_WORKERS) as pool:
+        done = list(pool.map(some, parts))
+    return {n_draft: [a for part in done for a in part[n_draft]] for n_draft in (0, *DRAFTS)}
+
+
+def in_worker_order(prompts: list[list[int]]) -> list[list[int]]:
+    return [prompt for i in range(N_WORKERS) for prompt in prompts[i::N_WORKERS]]
+
+
+@pytest.mark.parametrize("ftype", TYPES)
+def test_exact_mode_gives_the_same_tokens_from_the_same_bits_whatever_is_drafted(targets, ftype):
+    with Engine.load(targets[ftype], DRAFTER, threads=1) as engine:
+        prompts = [chat_tokens(engine, prompt) for prompt in PROMPTS[:200]]
+        assert len(prompts) == 200
+        by_draft = answers(engine, prompts, exact=True)
+        for n_draft in DRAFTS:
+            assert by_draft[n_draft] == by_draft[0], f"{ftype}, draft {n_draft}"
+        assert len({tuple(a) for a in by_draft[0]}) > 50, "the answers are all alike"
+
+
+@pytest.mark.parametrize("ftype", TYPES)
+def test_default_mode_parts_from_it_only_at_near_ties(targets, ftype, record_property):
+    with Engine.load(targets[ftype], DRAFTER, threads=1) as engine:
+        prompts = [chat_tokens(engine, prompt) for prompt in PROMPTS[:200]]
+        by_draft = answers(engine, prompts, exact=False)
+        ordered = in_worker_order(prompts)
+        checker = open_handle(engine, n_ctx=512)
+        for n_draft in DRAFTS:
+            parted = [i for i in range(200) if ids(by_draft[n_draft][i]) != ids(by_draft[0][i])]
+            record_property(f"identical_{ftype}_draft_{n_draft}", 200 - len(parted))
+            print(f"{ftype} draft {n_draft}: {200 - len(parted)} of 200 texts identical")
+            for i in parted:
+                assert_near_tie(checker, ordered[i], ids(by_draft[0][i]), ids(by_draft[n_draft][i]))
+
+
+def ids(emitted: list[tuple[int, int]]) -> list[int]:
+    return [token for token, _ in emitted]
+
+
+def assert_near_tie(
+    handle: SessionHandle, prompt: list[int], one: list[int], two: list[int]
+) -> None:
+    """At the first difference, pass width alone moves the two logits as far as they are apart."""
+    at = next(i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
+    prefix = prompt + one[:at]
+    gaps = []
+    for step in (1, 2, 4, MAX_WIDTH, 512):
+        handle.sync(prompt[:1])
+        for end in range(len(prompt), len(prefix), step):
+            handle.sync(prefix[:end])
+        handle.sync(prefix)
+        for width in range(1, MAX_WIDTH + 1):
+            logits = probe(handle, width)
+            gaps.append(float(logits[one[at]] - logits[two[at]]))
+    noise = max(gaps) - min(gaps)
+    assert min(abs(gap) for gap in gaps) <= 2 * noise, f"gap {min(gaps)}, noise {noise}"
+
+
+N_SAMPLES = 20_000
+# What Gemma 4's model card recommends.
+CARD = {"temperature": 1.0, "top_k": 64, "top_p": 0.95, "min_p": 0.0}
+
+
+def first_three(engine: Engine, prompt: list[int], n_draft: int, seed: int) -> Counter:
+    """How often each triple of first tokens came up; a turn that ended is filled with -1."""
+    handle = open_handle(engine, n_ctx=256)
+    handle.set_sampling(NativeSampling(**CARD, seed=seed))
+    seen: Counter = Counter()
+    for _ in range(N_SAMPLES):
+        handle.sync(prompt)
+        emitted: list[int] = []
+        while len(emitted) < 3 and not (emitted and engine.vocab.is_end(emitted[-1])):
+            emitted += [token.id for token in handle.step(n_draft, 16)]
+        emitted = emitted[:3]
+        seen[tuple(emitted + [-1] * (3 - len(emitted)))] += 1
+    handle.free()
+    return seen
+
+
+def p_value(one: Counter, two: Counter) -> float:
+    """G test that both counters sample one law; cells expected below 10 are pooled."""
+    table, pooled = [], [0, 0]
+    for cell in one | two:
+        pair = [one[cell], two[cell]]
+        if sum(pair) >= 20:
+            table.append(pair)
+        else:
+            pooled = [pooled[0] + pair[0], pooled[1] + pair[1]]
+    if sum(pooled) >= 20:
+        table.append(pooled)
+    return float(stats.chi2_contingency(np.array(table).T, lambda_="log-likelihood").pvalue)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_sampled_tokens_have_the_same_joint_law_with_drafting_on_and_off(which, record_property):
+    """20,000 samples of the first three tokens each way, at the model card's settings."""
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine:
+        prompt = chat_tokens(engine, PROMPTS[which * 50])
+        with ThreadPoolExecutor(2) as pool:
+            drafted = pool.submit(first_three, engine, prompt, 3, 1000 + which)
+            plain = pool.submit(first_three, engine, prompt, 0, 2000 + which)
+            on, off = drafted.result(), plain.result()
+    assert len(off) > 5, "the first three tokens hardly vary: this test has tested nothing"
+    p = p_value(on, off)
+    record_property("p_value", p)
+    print(f"{PROMPTS[which * 50]!r}: {len(on | off)} triples, p = {p:.4f}")
+    assert p > 1e-3
+
+
+def test_the_test_of_laws_notices_a_biased_acceptance():
+    """Taking the argmax but judging it as if it were sampled shifts even this much."""
+    rng = np.random.default_rng(0)
+    law = rng.dirichlet(np.ones(40))
+    biased = 0.97 * law + 0.03 * np.eye(40)[law.argmax()]
+    counters = [Counter(rng.choice(40, N_SAMPLES, p=p).tolist()) for p in (law, law, biased)]
+    assert p_value(counters[0], counters[1]) > 1e-3
+    assert p_value(counters[0], counters[2]) < 1e-3
+
+
+linux_only = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="reads /proc and trims glibc's heap"
+)
+
+
+@linux_only
+def test_two_thousand_answers_leak_nothing():
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine:
+        prompts = [chat_tokens(engine, prompt) for prompt in PROMPTS[:50]]
+        handle = open_handle(engine, n_ctx=512)
+        after_warmup = 0
+        for i in range(2000):
+            handle.sync(prompts[i % len(prompts)])
+            handle.set_sampling(NATIVE_GREEDY)
+            for _ in range(3):
+                handle.step(3, 100)
+            if i == 100:
+                after_warmup = resident_bytes()
+        grown = resident_bytes() - after_warmup
+        assert grown < 2 * 2**20, f"{grown} bytes more after 1,900 answers"
+
+
+@linux_only
+def test_two_hundred_sessions_leak_nothing():
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine:
+        prompt = chat_tokens(engine, PROMPTS[0])
+        after_warmup = 0
+        for i in range(200):
+            handle = open_handle(engine, n_ctx=512)
+            handle.sync(prompt)
+            handle.step(3, 100)
+            handle.free()
+            if i == 50:
+                after_warmup = resident_bytes()
+        grown = resident_bytes() - after_warmup
+        assert grown < 4 * 2**20, f"{grown} bytes more after 150 sessions"
+
+
+def resident_bytes() -> int:
+    """Resident memory, without what the allocator keeps for later."""
+    ctypes.CDLL(None).malloc_trim(0)
+    with Path("/proc/self/statm").open() as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()

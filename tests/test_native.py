@@ -1,0 +1,73 @@
+"""The native library is the right one, and llama.cpp is in the process exactly once."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemmachat import native
+from gemmachat.errors import EngineError
+
+HEADER = Path(__file__).parent.parent / "native" / "gemmachat.h"
+
+
+def test_constants_are_those_of_the_header():
+    text = HEADER.read_text(encoding="utf-8")
+    assert int(re.search(r"#define GC_ABI_VERSION (\d+)", text)[1]) == native.ABI_VERSION
+    assert int(re.search(r"#define GC_MAX_DRAFT (\d+)", text)[1]) == native.MAX_DRAFT
+
+
+def test_every_function_of_the_header_is_declared():
+    text = HEADER.read_text(encoding="utf-8")
+    functions = set(re.findall(r"\bGC_API [^(;]*?\b(gc_\w+)\(", text))
+    assert functions == set(native._SIGNATURES)
+
+
+def test_another_abi_version_is_refused_with_both_named(monkeypatch):
+    monkeypatch.setattr(native, "_library", None)
+    monkeypatch.setattr(native, "ABI_VERSION", 99)
+    with pytest.raises(EngineError, match=r"ABI version \d+ .*99.*reinstall"):
+        native.library()
+
+
+def test_another_llama_cpp_python_is_refused_with_both_named(monkeypatch):
+    monkeypatch.setattr(native, "_library", None)
+    monkeypatch.setattr(native.importlib.metadata, "version", lambda name: "9.9.9")
+    with pytest.raises(EngineError, match=r"built for llama-cpp-python 0\.\d.* 9\.9\.9 is"):
+        native.library()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("order", ["llama_cpp first", "gemmachat first"])
+def test_each_library_is_mapped_once(order):
+    imports = ["import llama_cpp", "from gemmachat import native; native.library()"]
+    if order == "gemmachat first":
+        imports.reverse()
+    script = "\n".join(
+        [
+            *imports,
+            "import re",
+            "paths = {line.split()[-1] for line in open('/proc/self/maps') if '.so' in line}",
+            "print(*sorted(p for p in paths if re.search('/lib(llama|ggml|gemmachat)', p)))",
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    names = [re.sub(r"\.so.*", "", Path(path).name) for path in done.stdout.split()]
+    assert sorted(names) == ["libgemmachat", "libggml", "libggml-base", "libggml-cpu", "libllama"]
+
+
+def test_importing_the_package_loads_no_native_code():
+    script = (
+        "import sys, gemmachat\n"
+        "print([m for m in ('llama_cpp', 'numpy', 'typer') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
