@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,7 +53,11 @@ def _check(status: int) -> None:
 
 
 def _int32_array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
-    return (ctypes.c_int32 * len(values))(*values)
+    try:
+        items = array("i", values)
+    except (OverflowError, TypeError):
+        raise UsageError("a token id must be a whole number below 2^31") from None
+    return (ctypes.c_int32 * len(items)).from_buffer(items)
 
 
 class EngineHandle:
@@ -129,19 +135,19 @@ class EngineHandle:
 
 
 class SessionHandle:
-    """gc_session: one timeline of tokens."""
+    """gc_session: one timeline of tokens. One call runs at a time, `cancel` beside it."""
 
     def __init__(self, engine: EngineHandle, params: SessionParams) -> None:
         """Raise `MemoryLimitError` when llama.cpp cannot allocate the context."""
         self._lib = library()
         self._pointer: ctypes.c_void_p | None = None
+        self._call = threading.Lock()  # held during every call but cancel
+        self._life = threading.Lock()  # held while cancel or free uses the pointer
         pointer = ctypes.c_void_p()
         _check(
             self._lib.gc_session_new(engine.pointer, ctypes.byref(params), ctypes.byref(pointer))
         )
         self._pointer = pointer
-        self._tokens = (NativeToken * MAX_WIDTH)()
-        self._count = ctypes.c_int32()
         self._vocab_size = engine.vocab_size()
 
     @property
@@ -153,66 +159,83 @@ class SessionHandle:
 
     def sync(self, tokens: Sequence[int]) -> None:
         """Make the timeline equal to these tokens."""
-        _check(self._lib.gc_session_sync(self.pointer, _int32_array(tokens), len(tokens)))
+        ids = _int32_array(tokens)
+        with self._call:
+            _check(self._lib.gc_session_sync(self.pointer, ids, len(ids)))
 
     def set_sampling(self, sampling: NativeSampling) -> None:
         """Set how tokens are drawn and restart the random stream."""
-        _check(self._lib.gc_session_set_sampling(self.pointer, ctypes.byref(sampling)))
+        with self._call:
+            _check(self._lib.gc_session_set_sampling(self.pointer, ctypes.byref(sampling)))
 
     def step(self, n_draft: int, max_tokens: int) -> Sequence[NativeToken]:
-        """Run one round. The tokens are valid until the next call."""
-        _check(
-            self._lib.gc_session_step(
-                self.pointer, n_draft, max_tokens, self._tokens, ctypes.byref(self._count)
+        """Run one round and return the tokens it yields."""
+        tokens, count = (NativeToken * MAX_WIDTH)(), ctypes.c_int32()
+        with self._call:
+            _check(
+                self._lib.gc_session_step(
+                    self.pointer, n_draft, max_tokens, tokens, ctypes.byref(count)
+                )
             )
-        )
-        return self._tokens[: self._count.value]
+        return tokens[: count.value]
 
     def verify(self, drafts: Sequence[int], max_tokens: int) -> Sequence[NativeToken]:
-        """Run one round on drafts that the caller proposes. Tokens as from `step`."""
-        _check(
-            self._lib.gc_session_verify(
-                self.pointer,
-                _int32_array(drafts),
-                len(drafts),
-                max_tokens,
-                self._tokens,
-                ctypes.byref(self._count),
+        """Run one round on drafts that the caller proposes and return the tokens it yields."""
+        tokens, count = (NativeToken * MAX_WIDTH)(), ctypes.c_int32()
+        ids = _int32_array(drafts)
+        with self._call:
+            _check(
+                self._lib.gc_session_verify(
+                    self.pointer,
+                    ids,
+                    len(ids),
+                    max_tokens,
+                    tokens,
+                    ctypes.byref(count),
+                )
             )
-        )
-        return self._tokens[: self._count.value]
+        return tokens[: count.value]
 
     def cancel(self) -> None:
-        """Stop the running call, or else the next one, within one pass. Any thread."""
-        self._lib.gc_session_cancel(self.pointer)
+        """Stop the running call, or else the next one, within one pass. Any thread, any time."""
+        with self._life:
+            if self._pointer is not None:
+                self._lib.gc_session_cancel(self._pointer)
 
     def clear_cancel(self) -> None:
         """Take back a cancel that nothing has answered."""
-        self._lib.gc_session_clear_cancel(self.pointer)
+        with self._call:
+            self._lib.gc_session_clear_cancel(self.pointer)
 
     def stats(self) -> NativeStats:
-        """Totals since the last `sync`."""
+        """Totals since the last `sync`; zeros after `free`."""
         stats = NativeStats()
-        self._lib.gc_session_stats(self.pointer, ctypes.byref(stats))
+        with self._call:
+            if self._pointer is not None:
+                self._lib.gc_session_stats(self._pointer, ctypes.byref(stats))
         return stats
 
     def inspect(self) -> Inspection:
         """The session's bookkeeping."""
         inspection = Inspection()
-        self._lib.gc_session_inspect(self.pointer, ctypes.byref(inspection))
+        with self._call:
+            self._lib.gc_session_inspect(self.pointer, ctypes.byref(inspection))
         return inspection
 
     def probe(self, width: int) -> ctypes.Array[ctypes.c_float]:
         """Logits after the timeline, float32 of vocab_size, from a pass of the given width."""
         logits = (ctypes.c_float * self._vocab_size)()
-        _check(self._lib.gc_session_probe(self.pointer, width, logits))
+        with self._call:
+            _check(self._lib.gc_session_probe(self.pointer, width, logits))
         return logits
 
     def free(self) -> None:
-        """Free the timeline and its contexts."""
-        if self._pointer is not None:
-            self._lib.gc_session_free(self._pointer)
-            self._pointer = None
+        """Stop what is running, then free the timeline and its contexts."""
+        self.cancel()
+        with self._call, self._life:
+            if self._pointer is not None:
+                self._lib.gc_session_free(self._pointer)
+                self._pointer = None
 
 
 def verify_rounds(

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Literal
 
 from gemmachat import bridge
-from gemmachat.errors import ContextFullError, UsageError
+from gemmachat.errors import ContextFullError, EngineError, UsageError
 from gemmachat.gguf_info import check_pair, read_header
 from gemmachat.native import MAX_DRAFT, Inspection, NativeSampling, SessionParams
 from gemmachat.sampling import MAX_SEED, SamplingParams
@@ -59,7 +59,7 @@ class Engine:
     ) -> None:
         self._handle = handle
         self._threads = threads
-        self._sessions: list[Session] = []
+        self._sessions: set[Session] = set()
         self.vocab: Vocab = ModelVocab(handle)
         self.model_name = target.stem
         self.context_length = handle.context_length()
@@ -116,15 +116,18 @@ class Engine:
             trace_logits=trace_logits,
         )
         session = Session(self, bridge.SessionHandle(self._handle, params), n_ctx)
-        self._sessions.append(session)
+        self._sessions.add(session)
         return session
 
     def close(self) -> None:
         """Free the models and every session that is still open."""
-        for session in self._sessions:
+        for session in list(self._sessions):
             session.close()
-        self._sessions.clear()
         self._handle.free()
+
+    def forget(self, session: Session) -> None:
+        """Let go of a session that has closed."""
+        self._sessions.discard(session)
 
     def __enter__(self) -> Engine:
         return self
@@ -142,9 +145,10 @@ class Session:
     """One timeline of tokens on an engine. Open it with `Engine.session`."""
 
     def __init__(self, engine: Engine, handle: bridge.SessionHandle, n_ctx: int) -> None:
+        self._engine = engine
         self._handle = handle
         self._vocab = engine.vocab
-        self._has_drafter = engine.has_drafter
+        self._answers = 0  # how many have been asked for
         self._stats = Stats()
         self.n_ctx = n_ctx
 
@@ -160,7 +164,8 @@ class Session:
 
         The longest prefix that the KV cache still holds is reused, the rest is prefilled. The last
         event carries the finish reason. Raises `UsageError` on a draft length or limit that makes
-        no sense and, at the first event, `ContextFullError` on a prompt that does not fit.
+        no sense and `ContextFullError` on a prompt that does not fit. A new call ends the one
+        before it: reading on from the old answer raises `EngineError`.
         """
         n_draft = self._draft_length(draft)
         if max_tokens is not None and max_tokens < 1:
@@ -183,30 +188,35 @@ class Session:
             )
         )
         self._handle.clear_cancel()
+        self._answers += 1
         limit = min(max_tokens or self.n_ctx, self.n_ctx)
-        return self._stream(list(tokens), n_draft, limit)
+        return self._stream(list(tokens), n_draft, limit, self._answers)
 
     def _draft_length(self, draft: DraftPolicy) -> int:
         """What `gc_session_step` calls n_draft: -1 decides by itself."""
-        if draft == "off" or (draft == "auto" and not self._has_drafter):
+        if draft == "off" or (draft == "auto" and not self._engine.has_drafter):
             return 0
         if draft == "auto":
             return -1
         if not isinstance(draft, int) or not 1 <= draft <= MAX_DRAFT:
             raise UsageError(f"draft must be auto, off or 1 to {MAX_DRAFT}, not {draft}")
-        if not self._has_drafter:
+        if not self._engine.has_drafter:
             raise UsageError(f"drafting {draft} tokens needs a drafter: pass --drafter PATH")
         return draft
 
-    def _stream(self, tokens: list[int], n_draft: int, limit: int) -> Iterator[TokenEvent]:
+    def _stream(
+        self, tokens: list[int], n_draft: int, limit: int, number: int
+    ) -> Iterator[TokenEvent]:
         text = Utf8Stream()
         started = time.perf_counter()
         first_round: tuple[float, int] | None = None
         n_new = 0
         reason: FinishReason | None = None
         try:
+            self._require_current(number)
             self._handle.sync(tokens)
             while reason is None:
+                self._require_current(number)
                 emitted = self._handle.step(n_draft, limit - n_new)
                 if first_round is None:
                     first_round = (time.perf_counter(), len(emitted))
@@ -220,14 +230,19 @@ class Session:
         except bridge.CancelledError:
             yield TokenEvent(text.flush(), None, False, 0.0, "cancelled")
         finally:
-            self._stats = measure(
-                self._handle.stats(),
-                prompt_tokens=len(tokens),
-                completion_tokens=n_new,
-                started=started,
-                first_round=first_round,
-                draft_policy=_describe(n_draft),
-            )
+            if number == self._answers:
+                self._stats = measure(
+                    self._handle.stats(),
+                    prompt_tokens=len(tokens),
+                    completion_tokens=n_new,
+                    started=started,
+                    first_round=first_round,
+                    draft_policy=_describe(n_draft),
+                )
+
+    def _require_current(self, number: int) -> None:
+        if number != self._answers:
+            raise EngineError("this answer has ended: its session has begun another one")
 
     def _finish_reason(
         self, token: int, n_new: int, limit: int, n_prompt: int
@@ -253,8 +268,9 @@ class Session:
         return self._handle.inspect()
 
     def close(self) -> None:
-        """Free the timeline."""
+        """Stop what is running and free the timeline."""
         self._handle.free()
+        self._engine.forget(self)
 
     def __enter__(self) -> Session:
         return self

@@ -108,6 +108,48 @@ def test_an_answer_that_nobody_reads_to_the_end_can_be_followed_by_another():
         assert [e.token for e in session.generate(tokens, GREEDY, max_tokens=20)] == whole
 
 
+def test_an_answer_cannot_go_on_once_its_session_has_begun_another():
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine, engine.session(n_ctx=512) as session:
+        one = session.generate(chat_tokens(engine, PROMPTS[0]), GREEDY, max_tokens=30)
+        next(one)
+        two = session.generate(chat_tokens(engine, PROMPTS[1]), GREEDY, max_tokens=30)
+        next(two)
+        with pytest.raises(EngineError, match="begun another"):
+            list(one)
+        assert [e.finish_reason for e in two][-1] in ("length", "stop")
+        assert session.stats().completion_tokens > 0
+
+
+def test_closing_while_another_thread_generates_stops_it_cleanly():
+    for _ in range(10):
+        engine = Engine.load(TARGET, DRAFTER, threads=1)
+        session = engine.session(n_ctx=1024)
+        tokens = chat_tokens(engine, " ".join(PROMPTS))[:600]
+        outcome: list[str] = []
+
+        def read(session=session, tokens=tokens, outcome=outcome) -> None:
+            try:
+                events = list(session.generate(tokens, GREEDY, draft=3))
+                outcome.append(str(events[-1].finish_reason))
+            except EngineError as error:
+                outcome.append(str(error))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        reader.join(0.02)
+        engine.close()
+        reader.join(60)
+        session.cancel()
+        assert outcome[0] in ("cancelled", "the session is closed", "the engine is closed", "stop")
+
+
+def test_token_ids_that_do_not_fit_32_bits_are_refused():
+    with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=64) as session:
+        for bad in (2**31, 2**64, 1.5, "2"):
+            with pytest.raises(UsageError, match="token id"):
+                list(session.generate([2, bad], GREEDY))
+
+
 def test_characters_of_several_tokens_come_out_whole():
     with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=256) as session:
         tokens = chat_tokens(engine, PROMPTS[0])
