@@ -55,8 +55,9 @@ Session::Session(const Engine &engine, const gc_session_params &params)
     const ContextOptions options = context_options(params, &cancelled_);
     target_ = make_context(engine.target(), options, nullptr);
     memory_ = llama_get_memory(target_.get());
+    // Masked, the last layer computes only the rows that are asked for, hidden rows or not.
+    llama_set_embeddings_nextn(target_.get(), engine.drafter() != nullptr, /*masked=*/true);
     if (engine.drafter() != nullptr) {
-        llama_set_embeddings_nextn(target_.get(), true, /*masked=*/true);
         drafter_ = std::make_unique<Drafter>(engine.drafter(), target_.get(), options);
     }
 }

@@ -91,6 +91,22 @@ def test_exact_mode_gives_the_same_tokens_from_the_same_bits_whatever_is_drafted
         assert len({tuple(a) for a in by_draft[0]}) > 50, "the answers are all alike"
 
 
+def test_exact_mode_holds_while_the_sliding_window_moves_on():
+    """800 tokens: without a cell for every position, cells would have been used again by now."""
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine:
+        prompt = chat_tokens(engine, " ".join(PROMPTS))[:720]
+        handle = open_handle(engine, exact=True, trace=True)
+        runs = []
+        for n_draft in (0, 3, 7):
+            handle.sync(prompt[:1])
+            handle.sync(prompt)
+            emitted: list[tuple[int, int]] = []
+            while len(emitted) < 80:
+                emitted += [(t.id, t.logits_hash) for t in handle.step(n_draft, 80 - len(emitted))]
+            runs.append(emitted)
+        assert runs[0] == runs[1] == runs[2]
+
+
 @pytest.mark.parametrize("ftype", TYPES)
 def test_default_mode_parts_from_it_only_at_near_ties(targets, ftype, record_property):
     with Engine.load(targets[ftype], DRAFTER, threads=1) as engine:
