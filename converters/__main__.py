@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConversionError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

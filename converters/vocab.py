@@ -91,7 +91,8 @@ def read_vocab(folder: Path, size: int) -> Vocab:
     ids = _token_ids(model.get("vocab"), added)
     tokens = _in_order(ids, size)
     specials = {entry["content"] for entry in added if entry.get("special")}
-    plain_added = {entry["content"] for entry in added} - specials
+    # As llama.cpp's own converter has it: an added token that the base vocabulary knows is text.
+    plain_added = {entry["content"] for entry in added} - specials - set(model["vocab"])
     return Vocab(
         tokens=tokens,
         types=tuple(_token_type(token, specials, plain_added) for token in tokens),
@@ -179,12 +180,15 @@ def _special_ids(settings: JsonObject, ids: dict[str, int]) -> dict[str, int]:
 def _chat_template(folder: Path, settings: JsonObject) -> str | None:
     path = folder / "chat_template.jinja"
     if path.is_file():
-        with path.open("rb") as file:
-            data = file.read(MAX_TEMPLATE_BYTES + 1)
         try:
+            with path.open("rb") as file:
+                data = file.read(MAX_TEMPLATE_BYTES + 1)
             template: Any = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise CheckpointError("chat_template.jinja is not UTF-8.") from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise CheckpointError(f"chat_template.jinja cannot be read: {reason}.") from error
     else:
         template = settings.get("chat_template")
     if template is None:

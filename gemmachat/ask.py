@@ -109,10 +109,9 @@ def show_stats(answer: Answer, chat: Chat, screen: Screen) -> None:
 
 
 def _answer(chat: Chat, question: str, show: Callable[[Piece], None]) -> Answer:
-    with cancel_on_interrupt(chat.session) as interrupt:
+    chat.session.clear_cancel()  # a Ctrl-C that came after the last answer
+    with cancel_on_interrupt(chat.session):
         for piece in chat.ask(question):
             show(piece)
-            if interrupt.pressed:  # perhaps before the session was listening
-                chat.session.cancel()
     assert chat.last is not None, "ask() ended without an answer"
     return chat.last

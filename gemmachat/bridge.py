@@ -61,12 +61,13 @@ def _int32_array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
 
 
 class EngineHandle:
-    """gc_engine: a loaded target and, if given, its drafter."""
+    """gc_engine: a loaded target and, if given, its drafter. Safe to use from any thread."""
 
     def __init__(self, target: Path, drafter: Path | None) -> None:
         """Raise `DamagedFileError` when llama.cpp refuses a file."""
         self._lib = library()
         self._pointer: ctypes.c_void_p | None = None
+        self._life = threading.Lock()  # held while a call or free uses the pointer
         pointer = ctypes.c_void_p()
         drafter_path = None if drafter is None else os.fsencode(drafter)
         _check(self._lib.gc_engine_load(os.fsencode(target), drafter_path, ctypes.byref(pointer)))
@@ -81,20 +82,24 @@ class EngineHandle:
 
     def vocab_size(self) -> int:
         """Number of token ids."""
-        return int(self._lib.gc_vocab_size(self.pointer))
+        with self._life:
+            return int(self._lib.gc_vocab_size(self.pointer))
 
     def context_length(self) -> int:
         """Tokens of context that the target was trained for."""
-        return int(self._lib.gc_context_length(self.pointer))
+        with self._life:
+            return int(self._lib.gc_context_length(self.pointer))
 
     def chat_template(self) -> str | None:
         """The target's chat template, if its file has one."""
-        template = self._lib.gc_chat_template(self.pointer)
+        with self._life:
+            template = self._lib.gc_chat_template(self.pointer)
         return None if template is None else template.decode("utf-8", "replace")
 
     def control_token(self, spelling: str) -> int | None:
         """Id of the control token that is spelled so."""
-        token = int(self._lib.gc_control_token(self.pointer, spelling.encode()))
+        with self._life:
+            token = int(self._lib.gc_control_token(self.pointer, spelling.encode()))
         return None if token < 0 else token
 
     def tokenize(self, text: str) -> list[int]:
@@ -103,11 +108,12 @@ class EngineHandle:
         capacity = len(data) + 1
         tokens = (ctypes.c_int32 * capacity)()
         count = ctypes.c_int32()
-        _check(
-            self._lib.gc_tokenize(
-                self.pointer, data, len(data), tokens, capacity, ctypes.byref(count)
+        with self._life:
+            _check(
+                self._lib.gc_tokenize(
+                    self.pointer, data, len(data), tokens, capacity, ctypes.byref(count)
+                )
             )
-        )
         return list(tokens[: count.value])
 
     def piece(self, token: int) -> bytes:
@@ -116,22 +122,27 @@ class EngineHandle:
         while True:
             buffer = ctypes.create_string_buffer(capacity)
             count = ctypes.c_int32()
-            _check(
-                self._lib.gc_token_piece(self.pointer, token, buffer, capacity, ctypes.byref(count))
-            )
+            with self._life:
+                _check(
+                    self._lib.gc_token_piece(
+                        self.pointer, token, buffer, capacity, ctypes.byref(count)
+                    )
+                )
             if count.value <= capacity:
                 return buffer.raw[: count.value]
             capacity = count.value
 
     def is_end(self, token: int) -> bool:
         """Whether the token ends the model's turn."""
-        return bool(self._lib.gc_token_is_end(self.pointer, token))
+        with self._life:
+            return bool(self._lib.gc_token_is_end(self.pointer, token))
 
     def free(self) -> None:
         """Unload the models. Sessions must be freed before."""
-        if self._pointer is not None:
-            self._lib.gc_engine_free(self._pointer)
-            self._pointer = None
+        with self._life:
+            if self._pointer is not None:
+                pointer, self._pointer = self._pointer, None
+                self._lib.gc_engine_free(pointer)
 
 
 class SessionHandle:
@@ -202,10 +213,16 @@ class SessionHandle:
             if self._pointer is not None:
                 self._lib.gc_session_cancel(self._pointer)
 
+    def cancel_at_poll(self, n: int) -> None:
+        """Cancel when a pass asks for the n-th time from now whether to stop."""
+        with self._call:
+            self._lib.gc_session_cancel_at_poll(self.pointer, n)
+
     def clear_cancel(self) -> None:
         """Take back a cancel that nothing has answered."""
-        with self._call:
-            self._lib.gc_session_clear_cancel(self.pointer)
+        with self._life:
+            if self._pointer is not None:
+                self._lib.gc_session_clear_cancel(self._pointer)
 
     def stats(self) -> NativeStats:
         """Totals since the last `sync`; zeros after `free`."""
@@ -219,7 +236,7 @@ class SessionHandle:
         """The session's bookkeeping."""
         inspection = Inspection()
         with self._call:
-            self._lib.gc_session_inspect(self.pointer, ctypes.byref(inspection))
+            _check(self._lib.gc_session_inspect(self.pointer, ctypes.byref(inspection)))
         return inspection
 
     def probe(self, width: int) -> ctypes.Array[ctypes.c_float]:
@@ -234,8 +251,8 @@ class SessionHandle:
         self.cancel()
         with self._call, self._life:
             if self._pointer is not None:
-                self._lib.gc_session_free(self._pointer)
-                self._pointer = None
+                pointer, self._pointer = self._pointer, None
+                self._lib.gc_session_free(pointer)
 
 
 def verify_rounds(

@@ -116,14 +116,16 @@ def looks_like_model(text: str) -> bool:
     if text in load_catalog() or text.lower().endswith(".gguf"):
         return True
     separators = {os.sep, os.altsep or os.sep}
-    return any(sep in text for sep in separators) and _exists(Path(text).expanduser())
+    return any(sep in text for sep in separators) and _find(text) is not None
 
 
-def _exists(path: Path) -> bool:
+def _find(text: str) -> Path | None:
+    """Return what exists under this path."""
     try:
-        return path.exists()
-    except (OSError, ValueError):  # too long for a path, or with a NUL: a text, not a path
-        return False
+        path = Path(text).expanduser()
+        return path if path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, with a NUL, of an unknown ~user
+        return None
 
 
 def resolve(name: str, drafter: Path | None = None) -> ResolvedModel:
@@ -142,14 +144,14 @@ def resolve(name: str, drafter: Path | None = None) -> ResolvedModel:
                 "reinstall gemmachat, or give the path of a GGUF file"
             )
         return ResolvedModel(name, target, drafter or data / entry.drafter, entry.context)
-    target = Path(name).expanduser()
-    if not _exists(target):
-        if target.suffix.lower() == ".gguf":
+    found = _find(name)
+    if found is None:
+        if name.lower().endswith(".gguf"):
             raise NotFoundError(f"there is no file {name}")
         raise NotFoundError(
             f"there is no model {name!r}: give the path of a GGUF file or one of these names: "
             f"{', '.join(catalog)} (a prompt of several words needs quotes)"
         )
-    if target.is_dir():
+    if found.is_dir():
         raise UsageError(f"{name} is a folder: give the path of a GGUF file in it")
-    return ResolvedModel(target.stem, target, drafter, None)
+    return ResolvedModel(found.stem, found, drafter, None)

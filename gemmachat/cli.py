@@ -104,7 +104,8 @@ def run(
         str,
         typer.Option(
             metavar="auto|off|N",
-            help=f"Tokens to draft per round, 1 to {MAX_DRAFT}; auto drafts as many as pay.",
+            help=f"Tokens to draft per round, 1 to {MAX_DRAFT}; "
+            "auto: 3, or none while that does not pay.",
         ),
     ] = "auto",
     exact: Annotated[
@@ -256,9 +257,11 @@ def _draft_policy(text: str) -> DraftPolicy:
         return "auto"
     if text == "off":
         return "off"
-    if text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_DRAFT:
+    if text in map(str, range(1, MAX_DRAFT + 1)):
         return int(text)
-    raise UsageError(f"--draft must be auto, off or a number from 1 to {MAX_DRAFT}, not {text!r}")
+    raise UsageError(
+        f"--draft must be auto, off or a number from 1 to {MAX_DRAFT}, not {text[:40]!r}"
+    )
 
 
 def _require_utf8(what: str, text: str | None) -> None:

@@ -22,7 +22,13 @@ from typing import Literal
 from gemmachat import bridge
 from gemmachat.errors import ContextFullError, EngineError, UsageError
 from gemmachat.gguf_info import check_pair, read_header
-from gemmachat.native import MAX_DRAFT, Inspection, NativeSampling, SessionParams
+from gemmachat.native import (
+    MAX_DRAFT,
+    Inspection,
+    NativeSampling,
+    NativeStats,
+    SessionParams,
+)
 from gemmachat.sampling import MAX_SEED, SamplingParams
 from gemmachat.sanitize import Utf8Stream
 from gemmachat.stats import Stats, measure
@@ -125,10 +131,6 @@ class Engine:
             session.close()
         self._handle.free()
 
-    def forget(self, session: Session) -> None:
-        """Let go of a session that has closed."""
-        self._sessions.discard(session)
-
     def __enter__(self) -> Engine:
         return self
 
@@ -187,7 +189,6 @@ class Session:
                 seed=seed,
             )
         )
-        self._handle.clear_cancel()
         self._answers += 1
         limit = min(max_tokens or self.n_ctx, self.n_ctx)
         return self._stream(list(tokens), n_draft, limit, self._answers)
@@ -231,13 +232,15 @@ class Session:
             yield TokenEvent(text.flush(), None, False, 0.0, "cancelled")
         finally:
             if number == self._answers:
+                self._handle.clear_cancel()  # one that came too late to stop anything
+                native = self._handle.stats()
                 self._stats = measure(
-                    self._handle.stats(),
+                    native,
                     prompt_tokens=len(tokens),
                     completion_tokens=n_new,
                     started=started,
                     first_round=first_round,
-                    draft_policy=_describe(n_draft),
+                    draft_policy=_describe(n_draft, native),
                 )
 
     def _require_current(self, number: int) -> None:
@@ -256,8 +259,12 @@ class Session:
         return None
 
     def cancel(self) -> None:
-        """Stop the answer within one pass. Callable from any thread."""
+        """Stop the answer within one pass, or the next one if none is running. Any thread."""
         self._handle.cancel()
+
+    def clear_cancel(self) -> None:
+        """Take back a cancel that nothing has answered."""
+        self._handle.clear_cancel()
 
     def stats(self) -> Stats:
         """Figures of the last `generate`."""
@@ -270,7 +277,7 @@ class Session:
     def close(self) -> None:
         """Stop what is running and free the timeline."""
         self._handle.free()
-        self._engine.forget(self)
+        self._engine._sessions.discard(self)  # noqa: SLF001 - the two share this set
 
     def __enter__(self) -> Session:
         return self
@@ -292,5 +299,7 @@ def default_threads() -> int:
         return os.cpu_count() or 1
 
 
-def _describe(n_draft: int) -> str:
+def _describe(n_draft: int, native: NativeStats) -> str:
+    if n_draft < 0 and native.parked_rounds:
+        return f"auto, parked in {native.parked_rounds} of {native.rounds} rounds"
     return {-1: "auto", 0: "off"}.get(n_draft, str(n_draft))

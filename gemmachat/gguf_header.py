@@ -13,8 +13,8 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import DamagedFileError, NotFoundError
-from .gguf_types import SCALARS, TENSOR_TYPES, ArrayInfo, GgufInfo, TensorInfo, quoted
+from gemmachat.errors import DamagedFileError, NotFoundError
+from gemmachat.gguf_types import SCALARS, TENSOR_TYPES, ArrayInfo, GgufInfo, TensorInfo, quoted
 
 MAX_HEADER_BYTES = 256 << 20
 _WINDOW_BYTES = 1 << 18

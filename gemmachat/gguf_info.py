@@ -6,12 +6,12 @@ are Gemma 4 models that llama.cpp can run, and that they belong together.
 
 from __future__ import annotations
 
-from .errors import DamagedFileError, PairMismatchError
-from .gguf_header import read_header
-from .gguf_model import DRAFTER, LOOKALIKES, TARGET, Keys, ModelShape, read_shape
-from .gguf_tensors import check_tensors
-from .gguf_types import ArrayInfo, GgufInfo, TensorInfo, quoted
-from .gguf_vocab import TOKENS, check_centroid_head, check_vocab
+from gemmachat.errors import DamagedFileError, PairMismatchError
+from gemmachat.gguf_header import read_header
+from gemmachat.gguf_model import DRAFTER, LOOKALIKES, TARGET, Keys, ModelShape, read_shape
+from gemmachat.gguf_tensors import check_tensors
+from gemmachat.gguf_types import ArrayInfo, GgufInfo, TensorInfo, quoted
+from gemmachat.gguf_vocab import TOKENS, check_centroid_head, check_vocab
 
 __all__ = [
     "ArrayInfo",

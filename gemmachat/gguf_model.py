@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import DamagedFileError
-from .gguf_types import ArrayInfo, quoted
+from gemmachat.errors import DamagedFileError
+from gemmachat.gguf_types import ArrayInfo, quoted
 
 if TYPE_CHECKING:
     from .gguf_types import GgufInfo

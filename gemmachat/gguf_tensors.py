@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import DamagedFileError
-from .gguf_model import DRAFTER
-from .gguf_types import quoted
+from gemmachat.errors import DamagedFileError
+from gemmachat.gguf_model import DRAFTER
+from gemmachat.gguf_types import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def check_tensors(info: GgufInfo, shape: ModelShape) -> None:
     if left:
         name = next(iter(left))
         advice = (
-            "convert the drafter again with gemmachat convert"
+            "convert the drafter again with python -m gemmachat.converters"
             if name.startswith("masked_embd_")
             else "it was made for another program"
         )

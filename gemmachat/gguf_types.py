@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import DamagedFileError
+from gemmachat.errors import DamagedFileError
 
 # Type id of a number: its name, and its code in the struct module.
 SCALARS = {

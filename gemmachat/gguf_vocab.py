@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .gguf_model import Keys
-from .gguf_types import ArrayInfo, quoted
+from gemmachat.gguf_model import Keys
+from gemmachat.gguf_types import ArrayInfo, quoted
 
 if TYPE_CHECKING:
     from .errors import DamagedFileError
@@ -26,15 +26,16 @@ def check_vocab(info: GgufInfo, shape: ModelShape) -> None:
     kind = keys.text("tokenizer.ggml.model")
     if kind != "gemma4":
         raise keys.damaged(f"has a tokenizer of kind {quoted(kind)}, not that of Gemma 4")
-    tokens = _strings(keys.array(TOKENS, "str"))
+    listed = keys.array(TOKENS, "str")
     types = keys.array("tokenizer.ggml.token_type", "i32")
     scores = keys.array("tokenizer.ggml.scores", "f32", "i32")
     merges = keys.array("tokenizer.ggml.merges", "str")
     for name, length in (
-        ("tokens", len(tokens)), ("token types", _length(types)), ("scores", _length(scores)),
+        ("tokens", _length(listed)), ("token types", _length(types)), ("scores", _length(scores)),
     ):  # fmt: skip
         if length != shape.vocab:
             raise keys.damaged(f"has {length} {name} for an embedding of {shape.vocab} rows")
+    tokens = _strings(listed)
     if not _length(merges):
         raise keys.damaged("has no merges, so it cannot encode text")
     _check_spellings(keys, tokens, _numbers(types))

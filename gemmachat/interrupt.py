@@ -35,7 +35,7 @@ class Interrupt:
 
 @contextmanager
 def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
-    """Call `action` from another thread on the first Ctrl-C; a second raises KeyboardInterrupt.
+    """Call `action` from another thread on every Ctrl-C; a second raises KeyboardInterrupt too.
 
     The action runs even while the main thread is inside native code. On leaving, the previous
     handler and wakeup descriptor are back. It does nothing outside the main thread, which alone
@@ -54,7 +54,7 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
 
     def listen() -> None:
         while numbers := reader.recv(64):
-            if signal.SIGINT in numbers and not interrupt.pressed:
+            if signal.SIGINT in numbers:
                 interrupt.pressed = True
                 action()
 

@@ -67,7 +67,9 @@ class NativeStats(ctypes.Structure):
 
     _fields_ = (
         ("cached_tokens", ctypes.c_int64),
+        ("prefilled_tokens", ctypes.c_int64),
         ("rounds", ctypes.c_int64),
+        ("parked_rounds", ctypes.c_int64),
         ("drafted", ctypes.c_int64),
         ("accepted", ctypes.c_int64),
         ("drafted_by_position", ctypes.c_int64 * MAX_DRAFT),
@@ -79,7 +81,9 @@ class NativeStats(ctypes.Structure):
     )
 
     cached_tokens: int
+    prefilled_tokens: int
     rounds: int
+    parked_rounds: int
     drafted: int
     accepted: int
     drafted_by_position: Sequence[int]
@@ -142,9 +146,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [_handle, _int32s, _int32, _int32, ctypes.POINTER(NativeToken), _int32s],
     ),
     "gc_session_cancel": (None, [_handle]),
+    "gc_session_cancel_at_poll": (None, [_handle, ctypes.c_int64]),
     "gc_session_clear_cancel": (None, [_handle]),
     "gc_session_stats": (None, [_handle, ctypes.POINTER(NativeStats)]),
-    "gc_session_inspect": (None, [_handle, ctypes.POINTER(Inspection)]),
+    "gc_session_inspect": (_status, [_handle, ctypes.POINTER(Inspection)]),
     "gc_session_probe": (_status, [_handle, _int32, _floats]),
     "gc_verify_rounds": (
         _status,

@@ -35,19 +35,21 @@ class Repl:
         while True:
             try:
                 line = self._screen.read_line(PROMPT)
-            except KeyboardInterrupt:
+                leaving = False
+                if line is None or line.rstrip() == "/bye":
+                    return
+                self._take(line)
+            except KeyboardInterrupt:  # noqa: PERF203 - at any moment of a turn
                 if leaving:
                     return
                 leaving = True
                 self._screen.note("press Ctrl-C again or Ctrl-D to leave")
-                continue
-            leaving = False
-            if line is None or line.rstrip() == "/bye":
-                return
-            if line.startswith("/") and line.rstrip()[1:].isalpha():
-                self._command(line.rstrip())
-            elif line.strip():
-                self._answer(line)
+
+    def _take(self, line: str) -> None:
+        if line.startswith("/") and line.rstrip()[1:].isalpha():
+            self._command(line.rstrip())
+        elif line.strip():
+            self._answer(line)
 
     def _command(self, command: str) -> None:
         if command == "/help":

@@ -19,7 +19,7 @@ class Stats:
     """Of the prompt, found in the KV cache."""
     completion_tokens: int = 0
     ttft_s: float = 0.0
-    """Time to first token, prefill included."""
+    """Time to first token, prefill included; 0 when there was none."""
     prefill_tps: float = 0.0
     """Prompt tokens that were computed per second of prefill."""
     decode_tps: float = 0.0
@@ -65,9 +65,9 @@ def measure(
         prompt_tokens=prompt_tokens,
         cached_tokens=native.cached_tokens,
         completion_tokens=completion_tokens,
-        ttft_s=first_end - started,
-        # The last prompt token is computed by the first verification pass.
-        prefill_tps=_ratio(prompt_tokens - 1 - native.cached_tokens, native.prefill_s),
+        ttft_s=first_end - started if first_round is not None else 0.0,
+        # Without the prompt's last token, which the first target pass computes.
+        prefill_tps=_ratio(native.prefilled_tokens, native.prefill_s),
         decode_tps=_ratio(completion_tokens - first_tokens, now - first_end),
         total_s=now - started,
         rounds=native.rounds,

@@ -1,4 +1,5 @@
-// The C boundary: arguments are checked here, and no exception crosses it.
+// The C boundary: what callers pass is checked here, and no exception crosses it. Handles and
+// places for results are taken on trust; nothing but our own wrapper passes them.
 
 #include <algorithm>
 #include <cmath>
@@ -56,7 +57,7 @@ template <typename Body>
 gc_status guarded_call(gc_session *session, Body body) noexcept {
     const gc_status status = guarded(body);
     if (status == GC_CANCELLED) {
-        session->impl.clear_cancel();
+        session->impl.cancel().clear();
     }
     return status;
 }
@@ -108,7 +109,9 @@ const char *gc_chat_template(const gc_engine *engine) {
 }
 
 int32_t gc_control_token(const gc_engine *engine, const char *spelling) {
-    return engine->impl.control_token(spelling);
+    int32_t token = -1;
+    guarded([&] { token = engine->impl.control_token(spelling); });
+    return token;
 }
 
 gc_status gc_tokenize(const gc_engine *engine, const char *text, int32_t n_bytes, int32_t *tokens,
@@ -183,16 +186,20 @@ gc_status gc_session_verify(gc_session *session, const int32_t *drafts, int32_t 
     });
 }
 
-void gc_session_cancel(gc_session *session) { session->impl.cancel(); }
+void gc_session_cancel(gc_session *session) { session->impl.cancel().request(); }
 
-void gc_session_clear_cancel(gc_session *session) { session->impl.clear_cancel(); }
+void gc_session_cancel_at_poll(gc_session *session, int64_t n) {
+    session->impl.cancel().request_at_poll(n);
+}
+
+void gc_session_clear_cancel(gc_session *session) { session->impl.cancel().clear(); }
 
 void gc_session_stats(const gc_session *session, gc_stats *stats) {
     *stats = session->impl.stats();
 }
 
-void gc_session_inspect(const gc_session *session, gc_inspection *inspection) {
-    *inspection = session->impl.inspect();
+gc_status gc_session_inspect(const gc_session *session, gc_inspection *inspection) {
+    return guarded([&] { *inspection = session->impl.inspect(); });
 }
 
 gc_status gc_session_probe(gc_session *session, int32_t width, float *logits) {

@@ -9,9 +9,7 @@ namespace gc {
 
 namespace {
 
-bool is_cancelled(void *data) {
-    return static_cast<const std::atomic<bool> *>(data)->load(std::memory_order_relaxed);
-}
+bool poll_cancel(void *data) { return static_cast<Cancel *>(data)->poll(); }
 
 }  // namespace
 
@@ -68,8 +66,8 @@ ContextPtr make_context(llama_model *model, const ContextOptions &options,
     params.n_threads_batch = options.n_threads;
     params.swa_full = options.full_swa;
     params.no_perf = true;
-    params.abort_callback = is_cancelled;
-    params.abort_callback_data = const_cast<std::atomic<bool> *>(options.cancelled);
+    params.abort_callback = poll_cancel;
+    params.abort_callback_data = options.cancel;
     if (ctx_other != nullptr) {
         params.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
         params.ctx_other = ctx_other;
@@ -77,9 +75,11 @@ ContextPtr make_context(llama_model *model, const ContextOptions &options,
     clear_log();
     ContextPtr context(llama_init_from_model(model, params));
     if (!context) {
-        throw Error(GC_OUT_OF_MEMORY, "llama.cpp cannot create a context of " +
-                                          std::to_string(options.n_cells) + " tokens" +
-                                          logged_reason());
+        const std::string reason = logged_reason();
+        const bool no_memory = reason.find("alloc") != std::string::npos;
+        throw Error(no_memory ? GC_OUT_OF_MEMORY : GC_INTERNAL,
+                    "llama.cpp cannot create a context of " + std::to_string(options.n_cells) +
+                        " tokens" + reason);
     }
     return context;
 }

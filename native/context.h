@@ -2,10 +2,10 @@
 
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
+#include "cancel.h"
 #include "llama.h"
 
 namespace gc {
@@ -42,14 +42,14 @@ private:
 };
 
 // A context on a model; ctx_other is null for a target, the target's context for a drafter.
-// Throws Error(GC_OUT_OF_MEMORY).
+// Throws Error: GC_OUT_OF_MEMORY when llama.cpp could not allocate, else GC_INTERNAL.
 struct ContextOptions {
     uint32_t n_cells;    // KV cells
     uint32_t n_batch;    // most tokens in a pass
     uint32_t n_outputs;  // most rows of logits in a pass
     int32_t n_threads;
-    bool full_swa;  // sliding layers keep every position
-    const std::atomic<bool> *cancelled;
+    bool full_swa;   // sliding layers keep every position
+    Cancel *cancel;  // stops a pass
 };
 ContextPtr make_context(llama_model *model, const ContextOptions &options,
                         llama_context *ctx_other);

@@ -45,8 +45,14 @@ llama_token Engine::control_token(const char *spelling) const {
 }
 
 bool Engine::is_marker(llama_token token) const {
-    return llama_vocab_get_attr(vocab_, token) &
-           (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_USER_DEFINED);
+    const llama_token_attr attr = llama_vocab_get_attr(vocab_, token);
+    if (attr & LLAMA_TOKEN_ATTR_CONTROL) {
+        return true;
+    }
+    // Gemma 4's files mark some of its markers as user-defined; other added tokens are text.
+    const std::string_view text = llama_vocab_get_text(vocab_, token);
+    return (attr & LLAMA_TOKEN_ATTR_USER_DEFINED) && text.size() > 2 &&
+           (text.substr(0, 2) == "<|" || text.substr(text.size() - 2) == "|>");
 }
 
 void Engine::tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_token> &out) const {

@@ -97,8 +97,10 @@ typedef struct gc_token {
 
 // Totals since the last gc_session_sync. Times in seconds.
 typedef struct gc_stats {
-    int64_t cached_tokens;  // of the synced prompt, found in the KV cache
-    int64_t rounds;         // verification passes
+    int64_t cached_tokens;     // of the synced prompt, found in the KV cache
+    int64_t prefilled_tokens;  // of it, computed by gc_session_sync
+    int64_t rounds;            // verification passes
+    int64_t parked_rounds;     // of them, in which drafting was parked
     int64_t drafted;
     int64_t accepted;
     int64_t drafted_by_position[GC_MAX_DRAFT];
@@ -128,9 +130,9 @@ GC_API void gc_session_free(gc_session *session);
 GC_API gc_status gc_session_sync(gc_session *session, const int32_t *tokens, int32_t n_tokens);
 // How the tokens from here on are drawn. Restarts the random stream from the seed.
 GC_API gc_status gc_session_set_sampling(gc_session *session, const gc_sampling *sampling);
-// One round: drafts up to n_draft tokens (-1: as many as pay), verifies them in one target pass and
-// appends 1 to n_draft + 1 tokens to the timeline, at most max_tokens. out needs GC_MAX_WIDTH
-// places. When it fails or is cancelled the timeline is what it was.
+// One round: drafts up to n_draft tokens (-1: three, or none while that does not pay), verifies
+// them in one target pass and appends 1 to n_draft + 1 tokens to the timeline, at most max_tokens.
+// out needs GC_MAX_WIDTH places. When it fails or is cancelled the timeline is what it was.
 GC_API gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_tokens,
                                  gc_token *out, int32_t *n_out);
 // One round like gc_session_step, on drafts that the caller proposes instead of the drafter.
@@ -138,11 +140,14 @@ GC_API gc_status gc_session_verify(gc_session *session, const int32_t *drafts, i
                                    int32_t max_tokens, gc_token *out, int32_t *n_out);
 // Asks the call that is running, or else the next one, to stop within one pass. Any thread.
 GC_API void gc_session_cancel(gc_session *session);
+// Cancels when a pass asks for the n-th time from now whether to stop: for tests that must hit a
+// certain moment.
+GC_API void gc_session_cancel_at_poll(gc_session *session, int64_t n);
 // Takes back a cancel that nothing has answered.
 GC_API void gc_session_clear_cancel(gc_session *session);
 GC_API void gc_session_stats(const gc_session *session, gc_stats *stats);
 
-GC_API void gc_session_inspect(const gc_session *session, gc_inspection *inspection);
+GC_API gc_status gc_session_inspect(const gc_session *session, gc_inspection *inspection);
 // The logits after the timeline, computed by a pass of the given width (its other rows padding)
 // that leaves no trace. logits needs gc_vocab_size places.
 GC_API gc_status gc_session_probe(gc_session *session, int32_t width, float *logits);

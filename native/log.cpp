@@ -6,7 +6,7 @@ namespace gc {
 
 namespace {
 
-thread_local std::string last_error;
+thread_local std::string first_error;
 
 void remember(ggml_log_level level, const char *text, void *) {
     if (level != GGML_LOG_LEVEL_ERROR) {
@@ -14,14 +14,15 @@ void remember(ggml_log_level level, const char *text, void *) {
     }
     try {
         // Loading ends with a general line; the first one holds the reason.
-        if (last_error.empty()) {
-            last_error = text;
-            while (!last_error.empty() && (last_error.back() == '\n' || last_error.back() == ' ')) {
-                last_error.pop_back();
+        if (first_error.empty()) {
+            first_error = text;
+            while (!first_error.empty() &&
+                   (first_error.back() == '\n' || first_error.back() == ' ')) {
+                first_error.pop_back();
             }
         }
     } catch (...) {
-        last_error.clear();
+        first_error.clear();
     }
 }
 
@@ -29,8 +30,8 @@ void remember(ggml_log_level level, const char *text, void *) {
 
 void install_log() { llama_log_set(remember, nullptr); }
 
-void clear_log() { last_error.clear(); }
+void clear_log() { first_error.clear(); }
 
-std::string logged_reason() { return last_error.empty() ? "" : ": " + last_error; }
+std::string logged_reason() { return first_error.empty() ? "" : ": " + first_error; }
 
 }  // namespace gc

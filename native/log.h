@@ -1,4 +1,4 @@
-// llama.cpp's log, kept out of the terminal: only its last complaint is remembered.
+// llama.cpp's log, kept out of the terminal: only the first complaint of a call is remembered.
 
 #pragma once
 
@@ -12,7 +12,7 @@ void install_log();
 // Forgets what this thread's calls have logged.
 void clear_log();
 
-// The last error llama.cpp logged on this thread since clear_log, as ": text", or nothing.
+// The first error llama.cpp logged on this thread since clear_log, as ": text", or nothing.
 std::string logged_reason();
 
 }  // namespace gc

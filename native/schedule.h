@@ -13,8 +13,8 @@ namespace gc {
 // never from a clock, so that the same seed gives the same text.
 class Schedule {
 public:
-    // Tokens to draft in the next round. May depend only on finished rounds: the values of drafts
-    // that were dropped must not show in what is drafted next (DESIGN: exactness).
+    // Tokens to draft in the next round. May depend only on finished rounds: a draft that looked
+    // unlikely once it was drawn must not be dropped for that, or the output would be biased.
     int32_t draft_length() const;
 
     // Takes in a finished round of n_drafted drafts of which the first n_accepted were accepted.

@@ -29,8 +29,7 @@ private:
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-ContextOptions context_options(const gc_session_params &params,
-                               const std::atomic<bool> *cancelled) {
+ContextOptions context_options(const gc_session_params &params, Cancel *cancel) {
     ContextOptions options;
     // Drafts and padding may stand past the last token that the caller can commit.
     options.n_cells = static_cast<uint32_t>(params.n_ctx) + GC_MAX_WIDTH;
@@ -40,7 +39,7 @@ ContextOptions context_options(const gc_session_params &params,
     // A sliding layer's ring of cells fills in an order that depends on what was rejected, and the
     // order of a sum shows in its last bits. With a cell for every position it cannot.
     options.full_swa = params.exact;
-    options.cancelled = cancelled;
+    options.cancel = cancel;
     return options;
 }
 
@@ -52,7 +51,7 @@ Session::Session(const Engine &engine, const gc_session_params &params)
       exact_(params.exact),
       trace_logits_(params.trace_logits),
       batch_(kBatch, 0) {
-    const ContextOptions options = context_options(params, &cancelled_);
+    const ContextOptions options = context_options(params, &cancel_);
     target_ = make_context(engine.target(), options, nullptr);
     memory_ = llama_get_memory(target_.get());
     // Masked, the last layer computes only the rows that are asked for, hidden rows or not.
@@ -67,7 +66,7 @@ int32_t Session::n_cached() const {
 }
 
 void Session::check_cancelled() const {
-    if (cancelled_.load(std::memory_order_relaxed)) {
+    if (cancel_.requested()) {
         throw Error(GC_CANCELLED, "cancelled");
     }
 }
@@ -133,6 +132,7 @@ void Session::prefill(const llama_token *tokens, int32_t n_tokens) {
             batch_.add(tokens[start + i], start + i, last && drafter_ != nullptr);
         }
         batch_.decode(target_.get());
+        stats_.prefilled_tokens += n;
         committed_.assign(tokens, tokens + start + n + 1);
         keep_hidden(n - 1);
     }
@@ -152,6 +152,8 @@ void Session::keep_hidden(int32_t row) {
 void Session::set_sampling(const gc_sampling &sampling) {
     sampling_ = {sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p};
     random_ = Random(sampling.seed);
+    // Afresh for every answer: what is drafted shows in what is drawn, and the same seed must give
+    // the same text whatever was said before.
     schedule_ = Schedule();
 }
 
@@ -279,6 +281,7 @@ gc_token Session::describe(int32_t token, const float *logits, bool from_draft) 
 
 void Session::record(int32_t n_drafted, int32_t n_accepted) {
     ++stats_.rounds;
+    stats_.parked_rounds += schedule_.parked();
     stats_.drafted += n_drafted;
     stats_.accepted += n_accepted;
     for (int32_t i = 0; i < n_drafted; ++i) {

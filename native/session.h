@@ -4,12 +4,11 @@
 //   - committed_ is the timeline;
 //   - the KV cache holds all of it but the last token, at positions 0, 1, 2, ...;
 //   - hidden_ is the target's hidden row that produced the last token. It is empty without a
-//   drafter,
-//     for a timeline of one token, and where a cancelled sync went back to an earlier token.
+//     drafter, for a timeline of one token, and where a cancelled sync went back to an earlier
+//     token.
 
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -33,8 +32,7 @@ public:
     int32_t verify(const int32_t *drafts, int32_t n_drafts, int32_t max_tokens, gc_token *out);
     void probe(int32_t width, float *logits);
 
-    void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
-    void clear_cancel() { cancelled_.store(false, std::memory_order_relaxed); }
+    Cancel &cancel() { return cancel_; }
     const gc_stats &stats() const { return stats_; }
     gc_inspection inspect() const;
 
@@ -61,7 +59,7 @@ private:
     const int32_t n_ctx_;
     const bool exact_;
     const bool trace_logits_;
-    std::atomic<bool> cancelled_{false};
+    Cancel cancel_;
 
     ContextPtr target_;
     llama_memory_t memory_;

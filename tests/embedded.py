@@ -77,3 +77,13 @@ def scramble(source: Path, target: Path, seed: int = 0) -> Path:
             blocks[:, 2:] = rng.permutation(blocks[:, 2:].ravel()).reshape(-1, 32)
     target.write_bytes(data.tobytes())
     return target
+
+
+def fill_tensor(source: Path, target: Path, name: str, value: float) -> Path:
+    """Write a copy of a file in which every number of an F32 tensor is `value`."""
+    data = np.frombuffer(source.read_bytes(), np.uint8).copy()
+    tensor = read_header(source).tensors[name]
+    assert tensor.type_name == "F32"
+    data[tensor.offset : tensor.offset + tensor.nbytes].view(np.float32)[:] = value
+    target.write_bytes(data.tobytes())
+    return target

@@ -168,6 +168,9 @@ class FakeSession(Session):
     def cancel(self) -> None:
         self._cancel.set()
 
+    def clear_cancel(self) -> None:
+        self._cancel.clear()
+
     def stats(self) -> Stats:
         return self._stats
 

@@ -56,13 +56,21 @@ def write_tokenizer(
 
 
 def test_token_types_follow_what_the_tokenizer_says(tmp_path: Path) -> None:
-    plain = {"id": tiny.VOCAB - 1, "content": tiny.TOKENS[-1], "special": False}
-    folder = write_tokenizer(tmp_path, lambda tokenizer: tokenizer["added_tokens"].append(plain))
-    vocab = read_vocab(folder, tiny.VOCAB)
+    last = tiny.TOKENS[-1]
+
+    def change(tokenizer: dict[str, Any]) -> None:
+        known = {"id": tiny.TOKENS.index("hello"), "content": "hello", "special": False}
+        new = {"id": tiny.VOCAB - 1, "content": last, "special": False}
+        tokenizer["added_tokens"] += [known, new]
+        del tokenizer["model"]["vocab"][last]
+        merges = tokenizer["model"]["merges"]
+        merges[:] = [merge for merge in merges if "".join(merge) != last]
+
+    vocab = read_vocab(write_tokenizer(tmp_path, change), tiny.VOCAB)
     types = dict(zip(vocab.tokens, vocab.types, strict=True))
     assert types["<bos>"] == types["<|turn>"] == CONTROL
     assert types["<|channel>"] == USER_DEFINED
-    assert types[tiny.TOKENS[-1]] == USER_DEFINED
+    assert types[last] == USER_DEFINED
     assert types["<0x0A>"] == BYTE
     assert types["hello"] == NORMAL
     assert vocab.special_ids == {"pad": 0, "eos": 1, "bos": 2, "unk": 3, "mask": 4}

@@ -25,7 +25,7 @@ from scipy import stats
 
 from gemmachat import Engine
 from gemmachat.bridge import SessionHandle
-from gemmachat.native import MAX_WIDTH, NativeSampling
+from gemmachat.native import MAX_WIDTH, NativeSampling, SessionParams
 
 DRAFTS = (1, 2, 3, 4, 7)
 TYPES = ("Q8_0", "F16", "Q4_0", "Q4_K_M")
@@ -92,18 +92,36 @@ def test_exact_mode_gives_the_same_tokens_from_the_same_bits_whatever_is_drafted
 
 
 def test_exact_mode_holds_while_the_sliding_window_moves_on():
-    """800 tokens: without a cell for every position, cells would have been used again by now."""
+    """800 tokens: without a cell for every position, cells would have been used again by now.
+
+    Drafts that are all accepted meet the end of the ring elsewhere than single tokens do.
+    """
     with Engine.load(TARGET, DRAFTER, threads=1) as engine:
         prompt = chat_tokens(engine, " ".join(PROMPTS))[:720]
         handle = open_handle(engine, exact=True, trace=True)
-        runs = []
-        for n_draft in (0, 3, 7):
+        handle.sync(prompt)
+        plain = [(t.id, t.logits_hash) for _ in range(90) for t in handle.step(0, 1)]
+        for n_draft in (3, 7):
             handle.sync(prompt[:1])
             handle.sync(prompt)
             emitted: list[tuple[int, int]] = []
-            while len(emitted) < 80:
-                emitted += [(t.id, t.logits_hash) for t in handle.step(n_draft, 80 - len(emitted))]
-            runs.append(emitted)
+            while len(emitted) < 90:
+                ahead = ids(plain)[len(emitted) : len(emitted) + n_draft]
+                emitted += [(t.id, t.logits_hash) for t in handle.verify(ahead, 90 - len(emitted))]
+            assert handle.stats().accepted == handle.stats().drafted
+            assert emitted == plain
+
+
+def test_exact_mode_holds_with_two_threads():
+    with Engine.load(TARGET, DRAFTER, threads=2) as engine:
+        runs = []
+        for n_draft in (0, 3, 7):
+            params = SessionParams(n_ctx=512, n_threads=2, exact=True, trace_logits=True)
+            handle = SessionHandle(engine._handle, params)
+            handle.set_sampling(NATIVE_GREEDY)
+            prompts = [chat_tokens(engine, prompt) for prompt in PROMPTS[:10]]
+            runs.append([answer(handle, engine, prompt, n_draft) for prompt in prompts])
+            handle.free()
         assert runs[0] == runs[1] == runs[2]
 
 
