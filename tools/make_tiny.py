@@ -13,8 +13,8 @@ from converters import convert
 from .make_corpus import HELD_OUT, TRAIN, make
 
 ROOT = Path(__file__).parent.parent
-TARGET_STEPS = 950
-DRAFTER_STEPS = 600
+TARGET_STEPS = 640
+DRAFTER_STEPS = 300
 
 
 def stage(module: str, *arguments: object) -> None:

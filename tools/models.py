@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -17,7 +18,7 @@ from .tokenizer import VOCAB_SIZE
 HIDDEN = 256
 CENTROIDS = 64
 PATTERN = ("sliding_attention", "sliding_attention", "sliding_attention", "full_attention")
-SHARED = {
+SHARED: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,
     "num_key_value_heads": 1,
     "head_dim": 64,

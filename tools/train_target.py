@@ -56,7 +56,7 @@ class Muon(torch.optim.Optimizer):
                 if weight.grad is not None:
                     shapes.setdefault(weight.shape, []).append(weight)
             for shape, weights in shapes.items():
-                gradients = torch.stack([w.grad for w in weights])
+                gradients = torch.stack([w.grad for w in weights if w.grad is not None])
                 memory = torch.stack(
                     [self.state[w].setdefault("momentum", torch.zeros_like(w)) for w in weights]
                 )
@@ -70,7 +70,8 @@ class Muon(torch.optim.Optimizer):
 
 def optimisers(model: Gemma4ForCausalLM) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the layers, AdamW for embeddings and vectors."""
-    matrices, rest = [], []
+    matrices: list[Tensor] = []
+    rest: list[Tensor] = []
     for name, weight in model.named_parameters():
         inner = weight.dim() == 2 and "embed_tokens" not in name
         (matrices if inner else rest).append(weight)
@@ -204,7 +205,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=920)
+    parser.add_argument("--steps", type=int, default=640)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
