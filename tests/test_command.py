@@ -1,0 +1,150 @@
+"""The command as a user runs it: a process of its own, on the embedded pair."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from embedded import DRAFTER, TARGET
+from test_stats import KEYS
+
+
+def gemmachat(*arguments: object, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gemmachat", *map(str, arguments)],
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def ask(*arguments: object, **how) -> subprocess.CompletedProcess[str]:
+    return gemmachat("run", *arguments, "--threads", 1, **how)
+
+
+def test_the_demo_pair_answers_with_drafts_accepted_and_every_key():
+    done = ask("tiny", "What is speculative decoding?", "--temperature", 0, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert list(answer) == [
+        *("text", "thinking", "tokens", "finish_reason", "model", "seed", "stats")
+    ]
+    assert list(answer["stats"]) == KEYS
+    assert answer["finish_reason"] == "stop"
+    assert answer["model"] == "tiny"
+    assert {"draft", "model"} <= set(answer["text"].lower().replace("er", "").split())
+    assert answer["stats"]["accepted"] > 0
+    assert answer["stats"]["mean_accepted_length"] > 1.8
+    assert answer["stats"]["completion_tokens"] == len(answer["tokens"])
+
+
+def test_an_answer_is_all_there_is_on_standard_output():
+    done = ask("tiny", "hi", "--temperature", 0, "--stats")
+    assert done.returncode == 0
+    assert done.stdout.strip()
+    assert done.stdout.count("\n") <= 3
+    assert "tokens per target pass" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_piped_text_is_the_prompt():
+    alone = ask("tiny", "Who are you?", "--temperature", 0)
+    piped = ask("tiny", "--temperature", 0, stdin="Who are you?")
+    assert piped.returncode == 0
+    assert piped.stdout == alone.stdout
+
+
+def test_exact_answers_do_not_depend_on_what_is_drafted():
+    answers = {
+        ask("tiny", "explain top-p", "--exact", "--temperature", 0, "--draft", draft).stdout
+        for draft in ("off", 1, 3, 7, "auto")
+    }
+    assert len(answers) == 1
+
+
+def test_the_same_seed_gives_the_same_text():
+    one, two, other = (ask("tiny", "Tell me a story", "--seed", s).stdout for s in (4, 4, 5))
+    assert one == two != other
+
+
+def test_the_system_prompt_counts():
+    plain = ask("tiny", "What is a token?", "--temperature", 0)
+    told = ask("tiny", "What is a token?", "--temperature", 0, "--system", "You are a pirate.")
+    assert plain.stdout != told.stdout
+
+
+def test_a_context_that_fills_ends_with_what_was_said_and_exit_code_six():
+    done = ask("tiny", "What is speculative decoding?", "--temperature", 0, "--ctx", 30)
+    assert done.returncode == 6
+    assert done.stdout.strip()
+    assert "30" in done.stderr
+
+
+def test_selftest_passes_on_the_embedded_pair():
+    done = gemmachat("selftest", "--threads", 1, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    outcomes = report["checks"]["greedy_identity"]["outcomes"]
+    assert [outcome["draft"] for outcome in outcomes] == [1, 2, 3, 4, 7]
+    assert all(outcome["identical"] == outcome["texts"] >= 40 for outcome in outcomes)
+    assert all(outcome["accepted"] > 0 for outcome in outcomes)
+
+
+def test_doctor_finds_nothing_wrong():
+    done = gemmachat("doctor", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["tiny", ""], 2, "empty"),
+        (["tiny", "hi", "--draft", "99"], 2, "--draft"),
+        (["tiny", "hi", "--draft", "9" * 5000], 2, "--draft"),
+        (["tiny", "hi", "--temperature", "-1"], 2, "temperature"),
+        (["tiny", "hi", "--temperature", "nan"], 2, "temperature"),
+        (["tiny", "hi", "--ctx", "0"], 2, "--ctx"),
+        (["tiny", "hi", "--ctx", "1000000000"], 2, "context"),
+        (["tiny", "hi", "--top-p", "0"], 2, "top-p"),
+        (["tiny", "hi", "--max-tokens", "0"], 2, "--max-tokens"),
+        (["tiny", "hi", "--no-such-option"], 2, "--no-such-option"),
+        (["no-such-model", "hi"], 3, "no-such-model"),
+        (["no-such-file.gguf", "hi"], 3, "no-such-file.gguf"),
+        ([str(TARGET), "hi", "--drafter", "no-such.gguf"], 3, "no-such.gguf"),
+        ([str(TARGET), "hi", "--draft", "3"], 2, "--drafter"),
+        ([str(DRAFTER), "hi", "--drafter", str(TARGET)], 4, "swapped"),
+        ([str(TARGET), "hi", "--drafter", str(TARGET)], 4, "drafter"),
+        ([__file__ + ".gguf", "hi"], 3, "no file"),
+        (["~no_such_user_/x", "hi"], 3, "no_such_user_"),
+        (["tiny", "word " * 5000], 6, "4096"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_bad_input_ends_in_one_sentence_and_its_exit_code(arguments, code, words):
+    done = ask(*arguments)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("error: ")
+    assert words in sentence
+
+
+def test_files_that_are_no_models_are_refused(tmp_path):
+    for name, content in (
+        ("text.gguf", b"not a model"),
+        ("empty.gguf", b""),
+        ("cut.gguf", TARGET.read_bytes()[:5_000_000]),
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        done = ask(path, "hi")
+        assert done.returncode == 4, name
+        assert name in done.stderr
+        assert done.stderr.count("\n") == 1

@@ -1,0 +1,95 @@
+"""The figures of an answer mean what their names say."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
+
+from gemmachat import Engine
+from gemmachat.native import NativeStats
+from gemmachat.stats import Stats, measure
+
+# The contract of `run --json`.
+KEYS = [
+    *("prompt_tokens", "cached_tokens", "completion_tokens", "ttft_s", "prefill_tps", "decode_tps"),
+    *("total_s", "rounds", "drafted", "accepted", "acceptance_rate", "mean_accepted_length"),
+    *("accepted_by_position", "draft_s", "verify_s", "sample_s", "draft_policy"),
+]
+
+
+def native(**counts: object) -> NativeStats:
+    stats = NativeStats()
+    for name, value in counts.items():
+        if isinstance(value, list):
+            getattr(stats, name)[: len(value)] = value
+        else:
+            setattr(stats, name, value)
+    return stats
+
+
+def test_the_keys_are_those_of_the_contract():
+    assert list(Stats().as_dict()) == KEYS
+
+
+def test_rates_come_from_the_tokens_they_name():
+    counted = native(
+        cached_tokens=10,
+        prefilled_tokens=40,
+        rounds=4,
+        drafted=12,
+        accepted=8,
+        drafted_by_position=[4, 4, 4],
+        accepted_by_position=[4, 3, 1],
+        prefill_s=0.5,
+    )
+    started = time.perf_counter() - 3.0
+    stats = measure(
+        counted,
+        prompt_tokens=51,
+        completion_tokens=12,
+        started=started,
+        first_round=(started + 1.0, 4),
+        draft_policy="3",
+    )
+    assert stats.prefill_tps == pytest.approx(80.0)
+    assert stats.ttft_s == pytest.approx(1.0)
+    # The first round's tokens are there when the clock of decoding starts.
+    assert stats.decode_tps == pytest.approx((12 - 4) / 2.0, rel=0.05)
+    assert stats.total_s == pytest.approx(3.0, rel=0.05)
+    assert stats.acceptance_rate == pytest.approx(8 / 12)
+    assert stats.mean_accepted_length == 3.0
+    assert stats.accepted_by_position == (1.0, 0.75, 0.25)
+
+
+def test_an_answer_without_a_token_has_no_rates():
+    counted = native(prefilled_tokens=100, prefill_s=0.2)
+    stats = measure(
+        counted,
+        prompt_tokens=500,
+        completion_tokens=0,
+        started=time.perf_counter() - 0.2,
+        first_round=None,
+        draft_policy="off",
+    )
+    assert stats.prefill_tps == pytest.approx(500.0)
+    assert (stats.ttft_s, stats.decode_tps, stats.mean_accepted_length) == (0.0, 0.0, 0.0)
+    assert (stats.acceptance_rate, stats.accepted_by_position) == (0.0, ())
+
+
+def test_a_real_answer_adds_up():
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine, engine.session(n_ctx=512) as session:
+        tokens = chat_tokens(engine, PROMPTS[0])
+        events = list(session.generate(tokens, GREEDY, draft=3, max_tokens=40))
+        stats = session.stats()
+        assert stats.prompt_tokens == len(tokens)
+        assert stats.cached_tokens == 0
+        assert stats.completion_tokens == len(events)
+        assert 0 < stats.ttft_s <= stats.total_s
+        assert stats.draft_s + stats.verify_s + stats.sample_s < stats.total_s
+        assert stats.draft_policy == "3"
+        list(session.generate(tokens, GREEDY, draft="off", max_tokens=4))
+        assert session.stats().mean_accepted_length == 1.0
+        assert session.stats().cached_tokens == len(tokens) - 2
+        assert session.stats().draft_policy == "off"
