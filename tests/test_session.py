@@ -303,6 +303,25 @@ def test_a_cancelled_answer_reports_it_and_the_next_one_is_whole(engine):
     assert again == whole
 
 
+def test_a_cancel_while_the_prompt_is_being_prepared_stops_its_prefill(engine):
+    tokens = chat_tokens(engine, PROMPTS[4])
+    with engine.session(n_ctx=512) as session:
+        session.cancel()
+        events = list(session.generate(tokens, GREEDY, max_tokens=5))
+        assert [(e.token, e.finish_reason) for e in events] == [(None, "cancelled")]
+        assert session.inspect().n_cached == 0
+        assert len(list(session.generate(tokens, GREEDY, max_tokens=5))) == 5
+
+
+def test_a_cancel_that_comes_after_the_last_token_does_not_touch_the_next_answer(engine):
+    tokens = chat_tokens(engine, PROMPTS[4])
+    with engine.session(n_ctx=512) as session:
+        for event in session.generate(tokens, GREEDY, max_tokens=5):
+            if event.finish_reason:
+                session.cancel()
+        assert len(list(session.generate(tokens, GREEDY, max_tokens=5))) == 5
+
+
 def test_past_the_sliding_window_the_session_is_still_like_a_fresh_one(engine, noise):
     """1,100 tokens: the ring of the sliding layers has wrapped around."""
     timeline = chat_tokens(engine, " ".join(PROMPTS))[:1000]
