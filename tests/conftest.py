@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,6 +13,10 @@ from fakes import FakeEngine
 
 from gemmachat import cli
 from gemmachat.catalog import ResolvedModel
+
+
+# A script's background job starts with Ctrl-C ignored, and so would every program tested in it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Finished(NamedTuple):

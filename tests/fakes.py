@@ -131,7 +131,7 @@ class FakeSession(Session):
     def _ended(self, made: int) -> FinishReason | None:
         if made == self._engine.hang_at:
             self._engine.on_hang()
-            self._cancel.wait()
+            assert self._cancel.wait(60), "nobody has cancelled the answer"
         if self._cancel.is_set():
             return "cancelled"
         return "context" if len(self._timeline) == self.n_ctx else None
