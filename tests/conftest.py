@@ -14,7 +14,6 @@ from fakes import FakeEngine
 from gemmachat import cli
 from gemmachat.catalog import ResolvedModel
 
-
 # A script's background job starts with Ctrl-C ignored, and so would every program tested in it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
