@@ -25,6 +25,7 @@ _KEYS: dict[str, type] = {
     "target": str,
     "drafter": str,
     "context": int,
+    "temperature": float,
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.gguf")
@@ -40,16 +41,18 @@ class CatalogEntry:
     target: str
     drafter: str
     context: int
+    temperature: float
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModel:
-    """The files of one model. `context` is how many tokens a chat gets when nobody says."""
+    """The files of one model, and what a chat gets when nobody says; None is the usual."""
 
     name: str
     target: Path
     drafter: Path | None
     context: int | None
+    temperature: float | None
 
 
 def catalog_path() -> Path:
@@ -102,6 +105,8 @@ def _bad_value(table: dict[str, Any]) -> str | None:
             return f"has a {key!r} that is not the plain name of a .gguf file"
     if table["context"] < 1:
         return "has a 'context' below 1"
+    if not 0 <= table["temperature"] <= 100:
+        return "has a 'temperature' that is not between 0 and 100"
     if not table["embedded"]:
         return "is not embedded, and nothing says where to get it"
     return None
@@ -143,7 +148,9 @@ def resolve(name: str, drafter: Path | None = None) -> ResolvedModel:
                 f"the embedded model {name} is missing from this installation ({target}): "
                 "reinstall gemmachat, or give the path of a GGUF file"
             )
-        return ResolvedModel(name, target, drafter or data / entry.drafter, entry.context)
+        return ResolvedModel(
+            name, target, drafter or data / entry.drafter, entry.context, entry.temperature
+        )
     found = _find(name)
     if found is None:
         if name.lower().endswith(".gguf"):
@@ -154,4 +161,4 @@ def resolve(name: str, drafter: Path | None = None) -> ResolvedModel:
         )
     if found.is_dir():
         raise UsageError(f"{name} is a folder: give the path of a GGUF file in it")
-    return ResolvedModel(found.stem, found, drafter, None)
+    return ResolvedModel(found.stem, found, drafter, context=None, temperature=None)

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         screen.error(str(error))
         return error.exit_code
     except OSError as error:
-        screen.error(str(error))
+        screen.error(f"reading or writing failed: {error.strerror or error}")
         screen.abandon()
         return GemmachatError.exit_code
 
@@ -71,7 +71,7 @@ def _invoke(arguments: Sequence[str], screen: Screen) -> int:
         return end.exit_code
     except typer.TyperException as error:
         problem = error.format_message().rstrip(".")
-        raise UsageError(f"{problem} (see gemmachat --help)") from None
+        raise UsageError(f"{problem} (see --help)") from None
     return 0
 
 
@@ -115,8 +115,12 @@ def run(
         ),
     ] = False,
     temperature: Annotated[
-        float, typer.Option(metavar="T", help="0 is greedy: always the likeliest token.")
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            metavar="T",
+            help="0 is greedy: always the likeliest token. Default: the model's own, else 1.0.",
+        ),
+    ] = None,
     top_k: Annotated[
         int, typer.Option(metavar="K", help="Keep the K likeliest tokens; 0 keeps all.")
     ] = 64,
@@ -163,15 +167,17 @@ def run(
 
     screen: Screen = context.obj
     name, prompt = _model_and_prompt(first, second)
+    for what, text in (("the PROMPT", prompt), ("--system", system)):
+        _require_utf8(what, text)
+    model = resolve(name or DEFAULT_MODEL, drafter)
+    if temperature is None:
+        temperature = 1.0 if model.temperature is None else model.temperature
     options = GenerationOptions(
         sampling=SamplingParams(temperature, top_k, top_p, min_p, seed),
         draft=_draft_policy(draft),
         max_tokens=max_tokens,
         exact=exact,
     )
-    for what, text in (("the PROMPT", prompt), ("--system", system)):
-        _require_utf8(what, text)
-    model = resolve(name or DEFAULT_MODEL, drafter)
     if model.drafter is None and isinstance(options.draft, int):
         raise UsageError(f"--draft {draft} needs a drafter: pass its file with --drafter PATH")
     question = read_question(prompt)
@@ -203,7 +209,7 @@ def doctor(
     context: typer.Context,
     as_json: JsonReport = False,
 ) -> None:
-    """Show what gemmachat runs on, and whether the installation is sound."""
+    """Show what gemmachat runs on."""
     from gemmachat.doctor import examine
 
     report = examine()
@@ -225,7 +231,7 @@ def selftest(
     threads: Threads = None,
     as_json: JsonReport = False,
 ) -> None:
-    """Check on this machine that drafting does not change what the model says.
+    """Check that drafting changes no answer here.
 
     Answers a set of built-in prompts greedily in exact mode, without drafting and with every draft
     length, and counts the texts that are identical token for token.

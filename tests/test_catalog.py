@@ -17,6 +17,7 @@ embedded = true
 target = "demo.gguf"
 drafter = "demo-drafter.gguf"
 context = 64
+temperature = 0.5
 """
 
 
@@ -47,6 +48,8 @@ def test_entry_is_read(tmp_path: Path) -> None:
         ("context = 64", "", "lacks the key 'context'"),
         ("context = 64", "context = true", "'context' that is not of type int"),
         ("context = 64", "context = 0", "'context' below 1"),
+        ("temperature = 0.5", "temperature = -1.0", "'temperature' that is not between"),
+        ("temperature = 0.5", "temperature = nan", "'temperature' that is not between"),
         ('"demo.gguf"', '"../demo.gguf"', "'target' that is not the plain name"),
         ('"demo.gguf"', '"/etc/demo.gguf"', "'target' that is not the plain name"),
         ('"demo.gguf"', '"demo.bin"', "'target' that is not the plain name"),

@@ -163,7 +163,8 @@ def assert_near_tie(
     assert min(abs(gap) for gap in gaps) <= 2 * noise, f"gap {min(gaps)}, noise {noise}"
 
 
-LAW_PROMPTS = (PROMPTS[0], PROMPTS[7], PROMPTS[16])
+# Prompts whose first tokens vary: the pair is small and sure of most of what it says.
+LAW_PROMPTS = (PROMPTS[18], PROMPTS[27], PROMPTS[37])
 N_SAMPLES = 20_000
 # What Gemma 4's model card recommends.
 CARD = {"temperature": 1.0, "top_k": 64, "top_p": 0.95, "min_p": 0.0}
@@ -208,7 +209,7 @@ def test_sampled_tokens_have_the_same_joint_law_with_drafting_on_and_off(text, r
             drafted = pool.submit(first_three, engine, prompt, 3, 1000)
             plain = pool.submit(first_three, engine, prompt, 0, 2000)
             on, off = drafted.result(), plain.result()
-    assert len(off) > 5, "the first three tokens hardly vary: this test has tested nothing"
+    assert len(off) > 30, "the first three tokens hardly vary: this test has tested nothing"
     p = p_value(on, off)
     record_property("p_value", p)
     print(f"{text!r}: {len(on | off)} triples, p = {p:.4f}")
