@@ -9,7 +9,7 @@ from pathlib import Path
 
 import gguf_builder as build
 import pytest
-from llama_cpp import _ggml
+from llama_cpp import llama_cpp
 
 from gemmachat.errors import DamagedFileError, NotFoundError
 from gemmachat.gguf_info import ArrayInfo, read_header
@@ -189,7 +189,7 @@ def test_missing_file_and_special_files_are_not_found(tmp_path: Path) -> None:
 
 
 def test_block_sizes_are_those_of_the_installed_ggml() -> None:
-    lib = _ggml.libggml
+    lib = llama_cpp._lib  # finds the symbols of the ggml that it has loaded
     for function in (lib.ggml_type_size, lib.ggml_blck_size, lib.ggml_type_name):
         function.argtypes = [ctypes.c_int]
     lib.ggml_type_size.restype = ctypes.c_size_t
