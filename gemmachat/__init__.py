@@ -16,6 +16,7 @@ from gemmachat.errors import (
     PairMismatchError,
     UsageError,
 )
+from gemmachat.prompt import Message, PromptFormat
 from gemmachat.sampling import SamplingParams
 from gemmachat.stats import Stats
 
@@ -26,8 +27,10 @@ __all__ = [
     "EngineError",
     "GemmachatError",
     "MemoryLimitError",
+    "Message",
     "NotFoundError",
     "PairMismatchError",
+    "PromptFormat",
     "SamplingParams",
     "Session",
     "Stats",
