@@ -35,6 +35,7 @@ class ModelVocab:
         self._handle = handle
         self._size = handle.vocab_size()
         self._pieces: dict[int, bytes] = {}
+        self._ends: dict[int, bool] = {}
 
     @property
     def size(self) -> int:
@@ -61,4 +62,7 @@ class ModelVocab:
 
     def is_end(self, token: int) -> bool:
         """Whether the token ends the model's turn."""
-        return self._handle.is_end(token)
+        end = self._ends.get(token)
+        if end is None:
+            end = self._ends[token] = self._handle.is_end(token)
+        return end

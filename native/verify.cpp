@@ -23,18 +23,28 @@ bool ranks_before(const Logit &a, const Logit &b) {
 
 // The largest logit and its smallest id. Throws on rows that describe no distribution.
 Logit find_max(const float *logits, int32_t n_vocab) {
-    Logit best{-std::numeric_limits<float>::infinity(), -1};
-    bool has_nan = false;
-    for (int32_t i = 0; i < n_vocab; ++i) {
-        has_nan |= std::isnan(logits[i]);
-        if (logits[i] > best.value) {
-            best = {logits[i], i};
+    constexpr int32_t kLanes = 8;  // independent, so that compilers vectorise the loop
+    float largest[kLanes];
+    int32_t is_nan[kLanes] = {};
+    std::fill(largest, largest + kLanes, -std::numeric_limits<float>::infinity());
+    int32_t i = 0;
+    for (; i + kLanes <= n_vocab; i += kLanes) {
+        for (int32_t lane = 0; lane < kLanes; ++lane) {
+            const float logit = logits[i + lane];
+            largest[lane] = logit > largest[lane] ? logit : largest[lane];
+            is_nan[lane] |= logit != logit;
         }
     }
-    if (has_nan || best.id < 0 || std::isinf(best.value)) {
+    for (; i < n_vocab; ++i) {
+        largest[0] = logits[i] > largest[0] ? logits[i] : largest[0];
+        is_nan[0] |= logits[i] != logits[i];
+    }
+    const float best = *std::max_element(largest, largest + kLanes);
+    if (std::any_of(is_nan, is_nan + kLanes, [](int32_t nan) { return nan != 0; }) ||
+        std::isinf(best)) {
         throw Error(GC_BAD_LOGITS, "the model produced logits that are not finite numbers");
     }
-    return best;
+    return {best, static_cast<int32_t>(std::find(logits, logits + n_vocab, best) - logits)};
 }
 
 // The k highest-ranked logits, in no particular order.
