@@ -69,6 +69,10 @@ def _check_spellings(keys: Keys, tokens: list[bytes], types: tuple[object, ...])
         tokens = [token or b"[EMPTY_%d]" % index for index, token in enumerate(tokens)]
     if len(set(tokens)) != len(tokens):
         raise _duplicate(keys, tokens)
+    index = next((index for index, token in enumerate(tokens) if b"\0" in token), None)
+    if index is not None:
+        # llama.cpp would cut the spelling there, and dies of the doubles that this can make.
+        raise keys.damaged(f"has a NUL character inside token {index}")
     try:
         b"\n".join(tokens).decode("utf-8")
     except UnicodeDecodeError:

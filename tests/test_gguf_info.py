@@ -156,6 +156,10 @@ IMPOSSIBLE_KEYS: dict[str, tuple[Change, str]] = {
         {"tokenizer.ggml.tokens": values.string_array(EMPTY)},
         "both '[EMPTY_351]'",
     ),
+    "a token with a NUL": (
+        {"tokenizer.ggml.tokens": values.string_array([*tiny.TOKENS[:-1], "a\0b"])},
+        f"NUL character inside token {tiny.VOCAB - 1}",
+    ),
     "too few scores": ({"tokenizer.ggml.scores": values.float32_array([0.0])}, "1 scores"),
     "too few types": ({"tokenizer.ggml.token_type": values.int32_array([1])}, "1 token types"),
     "byte type on a word": (
