@@ -206,6 +206,7 @@ def _load_llama() -> ctypes.CDLL:
     path = os.path.join(folder, "libllama.so")
     if not os.path.exists(path):
         path = os.path.join(folder, "libllama.dylib")
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # read once, when the library is loaded
     try:
         return ctypes.CDLL(path)
     except OSError as error:

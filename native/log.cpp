@@ -1,5 +1,10 @@
 #include "log.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+
 #include "llama.h"
 
 namespace gc {
@@ -26,9 +31,27 @@ void remember(ggml_log_level level, const char *text, void *) {
     }
 }
 
+// What llama.cpp calls instead of dying with a backtrace. Its state is lost and any thread may be
+// here, so this neither returns, throws nor allocates.
+void end_process(const char *reason) {
+    constexpr std::string_view kBefore = "error: llama.cpp failed and cannot go on: ";
+    char line[1024];
+    char *end = std::copy(kBefore.begin(), kBefore.end(), line);
+    while (*reason != '\0' && end < line + sizeof(line) - 1) {
+        const char c = *reason++;
+        *end++ = c >= ' ' && c <= '~' ? c : '?';
+    }
+    *end++ = '\n';
+    [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, line, static_cast<size_t>(end - line));
+    _exit(1);
+}
+
 }  // namespace
 
-void install_log() { llama_log_set(remember, nullptr); }
+void install_log() {
+    llama_log_set(remember, nullptr);
+    ggml_set_abort_callback(end_process);
+}
 
 void clear_log() { first_error.clear(); }
 

@@ -1,4 +1,5 @@
-// llama.cpp's log, kept out of the terminal: only the first complaint of a call is remembered.
+// llama.cpp's log, kept out of the terminal: only the first complaint of a call is remembered, and
+// only a failed assertion is shown.
 
 #pragma once
 
@@ -6,7 +7,8 @@
 
 namespace gc {
 
-// Takes over llama.cpp's log for the whole process.
+// Takes over llama.cpp's log for the whole process. An assertion that fails inside llama.cpp then
+// ends the process with one sentence and exit code 1.
 void install_log();
 
 // Forgets what this thread's calls have logged.

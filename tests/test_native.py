@@ -71,3 +71,16 @@ def test_importing_the_package_loads_no_native_code():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_failed_assertion_of_llama_cpp_is_one_sentence():
+    script = (
+        "import ctypes; from gemmachat import native\n"
+        "native.library().gc_engine_load(b'none', None, ctypes.byref(ctypes.c_void_p()))\n"
+        "native._load_llama().ggml_abort(b'ops.cpp', 7, b'GGML_ASSERT(%s) failed', b'\\x1b[n')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.stderr == (
+        b"error: llama.cpp failed and cannot go on: ops.cpp:7: GGML_ASSERT(?[n) failed\n"
+    )
+    assert (done.returncode, done.stdout) == (1, b"")
