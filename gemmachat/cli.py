@@ -12,7 +12,7 @@ import typer
 
 from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, looks_like_model, resolve
 from gemmachat.engine import MAX_THREADS, DraftPolicy, Engine
-from gemmachat.errors import GemmachatError, UsageError
+from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
 from gemmachat.interrupt import INTERRUPTED, exit_on_interrupt
 from gemmachat.native import MAX_DRAFT
 from gemmachat.render import Screen
@@ -46,20 +46,28 @@ def open_engine(model: ResolvedModel, threads: int | None = None) -> Engine:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error ends as one sentence."""
     screen = Screen()
+    code, problem = _outcome(sys.argv[1:] if arguments is None else arguments, screen)
+    if problem:
+        screen.error(problem)
+    return code
+
+
+def _outcome(arguments: Sequence[str], screen: Screen) -> tuple[int, str | None]:
+    """Return the exit code and what went wrong. What a failed command held is free by then."""
     try:
-        return _invoke(sys.argv[1:] if arguments is None else arguments, screen)
+        return _invoke(arguments, screen), None
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return INTERRUPTED, None
     except BrokenPipeError:  # the reader has what it wanted, as in `gemmachat run ... | head`
-        screen.abandon()
-        return 0
+        screen.abandon_output()
+        return 0, None
     except GemmachatError as error:
-        screen.error(str(error))
-        return error.exit_code
+        return error.exit_code, str(error)
+    except MemoryError:
+        return MemoryLimitError.exit_code, "there is not enough memory"
     except OSError as error:
-        screen.error(f"reading or writing failed: {error.strerror or error}")
-        screen.abandon()
-        return GemmachatError.exit_code
+        screen.abandon_output()
+        return GemmachatError.exit_code, f"reading or writing failed: {error.strerror or error}"
 
 
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:

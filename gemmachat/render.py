@@ -32,8 +32,11 @@ class Screen:
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         if isinstance(sys.stdin, TextIOWrapper):
             sys.stdin.reconfigure(errors="replace")  # what is typed or pasted is never an error
-        self._out = _writable(sys.stdout)
-        self._err = _writable(sys.stderr)
+        # input() needs both in place.
+        self._out = sys.stdout = _standard(sys.stdout)
+        self._err = sys.stderr = _standard(sys.stderr)
+        for stream in (sys.stdin, self._out, self._err):
+            _make_blocking(stream)
         plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
         self._colour = self._err.isatty() and not plain
         self._part: Part = "answer"
@@ -51,8 +54,7 @@ class Screen:
             self._out.write(text)
             self._out.flush()
         else:
-            self._err.write(self._styled(_DIM, text))
-            self._err.flush()
+            self._tell(self._styled(_DIM, text))
         self._at_line_start = text.endswith("\n")
 
     def end_answer(self) -> None:
@@ -72,20 +74,16 @@ class Screen:
 
     def note(self, *lines: str) -> None:
         """Write lines to standard error, dimmed on a terminal."""
-        for line in lines:
-            self._err.write(self._styled(_DIM, safe_text(line)) + "\n")
-        self._err.flush()
+        self._tell("".join(self._styled(_DIM, safe_text(line)) + "\n" for line in lines))
 
     def error(self, sentence: str) -> None:
         """Write one error sentence to standard error."""
-        self._err.write(f"{self._styled(_BOLD_RED, 'error:')} {safe_line(sentence)}\n")
-        self._err.flush()
+        self._tell(f"{self._styled(_BOLD_RED, 'error:')} {safe_line(sentence)}\n")
 
     def progress(self, line: str) -> None:
         """Show a line that the next one replaces, "" removes it; on a terminal only."""
         if self._colour:
-            self._err.write(f"\r\x1b[K{safe_line(line)}")
-            self._err.flush()
+            self._tell(f"\r\x1b[K{safe_line(line)}")
 
     def read_line(self, prompt: str) -> str | None:
         """Ask for a line on a terminal; None at the end of input.
@@ -100,43 +98,65 @@ class Screen:
             shown = prompt
         else:
             shown = ""
-            self._err.write(prompt)
-            self._err.flush()
+            self._tell(prompt)
         try:
             return input(shown)
         except (EOFError, KeyboardInterrupt) as end:
-            self._err.write("\n")
-            self._err.flush()
+            self._tell("\n")
             if isinstance(end, KeyboardInterrupt):
                 raise
             return None
 
-    def abandon(self) -> None:
-        """Give up on both streams: nobody reads them, or nothing more can be written."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (self._out, self._err):
-            with suppress(OSError, ValueError):  # a stream that is no file of the system
-                # Otherwise the interpreter fails once more when it flushes them at exit.
-                os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+    def abandon_output(self) -> None:
+        """Give up on standard output: nobody reads it, or nothing more can be written."""
+        _discard(self._out)
 
     def _end_line(self) -> None:
         if not self._at_line_start:
-            stream = self._out if self._part == "answer" else self._err
-            stream.write("\n")
-            stream.flush()
+            if self._part == "answer":
+                self._out.write("\n")
+                self._out.flush()
+            else:
+                self._tell("\n")
             self._at_line_start = True
+
+    def _tell(self, text: str) -> None:
+        """Write to standard error. That nobody can be told there must not stop what goes on."""
+        try:
+            self._err.write(text)
+            self._err.flush()
+        except OSError:
+            _discard(self._err)
 
     def _styled(self, style: str, text: str) -> str:
         return f"{style}{text}{_RESET}" if self._colour else text
 
 
-def _writable(stream: TextIO | None) -> TextIO:
-    if stream is None:  # closed by the caller
-        return open(os.devnull, "w", encoding="utf-8")
+def _standard(stream: TextIO | None) -> TextIO:
+    """A standard stream that can be written to: what was closed by the caller leads nowhere."""
+    if stream is None:
+        # As with the interpreter's own streams, the descriptor stays open.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        return open(nowhere, "w", encoding="utf-8", closefd=False)
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="replace")  # an answer may hold what the locale cannot encode
     return stream
+
+
+def _make_blocking(stream: TextIO | None) -> None:
+    """Undo what a program that shares the pipe may have set: reads and writes would come short."""
+    if stream is not None:
+        with suppress(OSError, ValueError):  # a stream that is no file of the system
+            os.set_blocking(stream.fileno(), True)
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what the stream still holds, and all that follows, nowhere."""
+    with suppress(OSError, ValueError):  # a stream that is no file of the system
+        # Otherwise the interpreter fails once more when it flushes it at exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def stats_lines(stats: Stats, agreement: str) -> list[str]:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from conftest import Command
 from fakes import ByteVocab, FakeEngine
 
 VOCAB = ByteVocab()
+
+
+ONE_TURN = "<bos><|turn>user\n{}<turn|>\n<|turn>model\n"
 
 
 def asked(engine: FakeEngine) -> str:
@@ -382,6 +386,44 @@ def test_full_disk_is_one_sentence() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith(b"error: ")
     assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(("prompt", "code"), [("hi", 0), (" ", 2)])
+def test_standard_error_that_cannot_be_written_changes_nothing_else(prompt: str, code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "wb") as full, open(writer, "wb") as broken:
+        for stderr in (full, broken):
+            done = subprocess.run(
+                child("run", prompt, "--max-tokens", "3", "--stats"),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                check=False,
+            )
+            assert (done.returncode, done.stdout) == (code, b"" if code else b"lon\n")
+
+
+def test_pipe_that_another_program_left_non_blocking_is_read_to_its_end() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    script = CHILD.replace("sys.exit", "print('started', flush=True)\nsys.exit")
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "run", "tiny", "--max-tokens", "3", "--json"],
+        stdin=reader,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        for part in (b"one ", b"two"):
+            time.sleep(0.2)  # no matter how long: the command must wait for it
+            os.write(writer, part)
+        os.close(writer)
+        os.close(reader)
+        printed = json.loads(process.stdout.read())
+    assert process.returncode == 0
+    assert printed["stats"]["prompt_tokens"] == len(VOCAB.encode(ONE_TURN.format("one two")))
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -199,3 +199,14 @@ def test_bytes_that_are_no_utf8_do_not_end_the_chat() -> None:
         child.expect("one")
         wait_for_prompt(child)
         assert leave(child) == 0
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_chat_goes_on_without_an_output(closed: str) -> None:
+    with terminal("run", "tiny", script=fake("one"), redirect=closed) as child:
+        child.sendline("a")
+        child.sendline("/bye")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+        assert "Error" not in child.before
