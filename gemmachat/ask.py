@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # More than the longest context of any Gemma 4 can hold.
 MAX_INPUT_BYTES = 16 * 2**20
+_CHUNK_BYTES = 2**16
 
 
 def read_question(prompt: str | None) -> str | None:
@@ -41,12 +42,14 @@ def _stdin_is_terminal() -> bool:
 def _read_stdin() -> str:
     if sys.stdin is None:  # closed by the caller
         return ""
-    data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
-    if len(data) > MAX_INPUT_BYTES:
-        raise ContextFullError(
-            f"standard input holds more than {MAX_INPUT_BYTES} bytes, which fits into the context "
-            "of no model"
-        )
+    data = bytearray()  # grows with the input, whose limit may be more than there is memory
+    while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
+        data += chunk
+        if len(data) > MAX_INPUT_BYTES:
+            raise ContextFullError(
+                f"standard input holds more than {MAX_INPUT_BYTES} bytes, which fits into the "
+                "context of no model"
+            )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
+from gemmachat.errors import MemoryLimitError
+
 INTERRUPTED = 130  # exit code: 128 + SIGINT
 
 
@@ -39,7 +41,8 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
 
     The action runs even while the main thread is inside native code. On leaving, the previous
     handler and wakeup descriptor are back. It does nothing outside the main thread, which alone
-    receives signals, and where Ctrl-C is ignored, as in a background job of a script.
+    receives signals, and where Ctrl-C is ignored, as in a background job of a script. Raises `MemoryLimitError` when the
+    system allows no further thread.
     """
     interrupt = Interrupt()
     in_main_thread = threading.current_thread() is threading.main_thread()
@@ -67,7 +70,14 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
             raise KeyboardInterrupt
 
     listener = threading.Thread(target=listen, name="interrupt", daemon=True)
-    listener.start()
+    try:
+        listener.start()
+    except RuntimeError:
+        reader.close()
+        writer.close()
+        raise MemoryLimitError(
+            "no thread can be started: memory or the number of processes is at its limit"
+        ) from None
     old_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     old_handler = signal.signal(signal.SIGINT, handle)
     try:

@@ -75,11 +75,9 @@ ContextPtr make_context(llama_model *model, const ContextOptions &options,
     clear_log();
     ContextPtr context(llama_init_from_model(model, params));
     if (!context) {
-        const std::string reason = logged_reason();
-        const bool no_memory = reason.find("alloc") != std::string::npos;
-        throw Error(no_memory ? GC_OUT_OF_MEMORY : GC_INTERNAL,
+        throw Error(logged_out_of_memory() ? GC_OUT_OF_MEMORY : GC_INTERNAL,
                     "llama.cpp cannot create a context of " + std::to_string(options.n_cells) +
-                        " tokens" + reason);
+                        " tokens" + logged_reason());
     }
     return context;
 }

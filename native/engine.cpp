@@ -14,6 +14,10 @@ namespace {
 ModelPtr load(const char *path) {
     clear_log();
     ModelPtr model(llama_model_load_from_file(path, llama_model_default_params()));
+    if (!model && logged_out_of_memory()) {
+        throw Error(GC_OUT_OF_MEMORY,
+                    std::string("there is not enough memory to load ") + path + logged_reason());
+    }
     if (!model) {
         throw Error(GC_LOAD_FAILED, std::string("llama.cpp cannot load ") + path + logged_reason());
     }

@@ -18,7 +18,8 @@ using ModelPtr = std::unique_ptr<llama_model, ModelDeleter>;
 
 class Engine {
 public:
-    // Throws Error(GC_LOAD_FAILED) with llama.cpp's own words. drafter_path may be null.
+    // Throws Error with llama.cpp's own words: GC_OUT_OF_MEMORY when it could not allocate, else
+    // GC_LOAD_FAILED. drafter_path may be null.
     Engine(const char *target_path, const char *drafter_path);
 
     llama_model *target() const { return target_.get(); }

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <string_view>
 
 #include "llama.h"
@@ -33,17 +33,23 @@ void remember(ggml_log_level level, const char *text, void *) {
 
 // What llama.cpp calls instead of dying with a backtrace. Its state is lost and any thread may be
 // here, so this neither returns, throws nor allocates.
-void end_process(const char *reason) {
-    constexpr std::string_view kBefore = "error: llama.cpp failed and cannot go on: ";
+void end_process(const char *message) {
+    const bool no_memory = errno == ENOMEM || logged_out_of_memory();
+    std::string_view reason(message);  // folder/file.c:line: text
+    reason.remove_prefix(reason.rfind('/', reason.find(": ")) + 1);
     char line[1024];
-    char *end = std::copy(kBefore.begin(), kBefore.end(), line);
-    while (*reason != '\0' && end < line + sizeof(line) - 1) {
-        const char c = *reason++;
-        *end++ = c >= ' ' && c <= '~' ? c : '?';
+    char *end = line;
+    for (const std::string_view part :
+         {std::string_view("error: llama.cpp "),
+          std::string_view(no_memory ? "ran out of memory" : "failed"),
+          std::string_view(" and cannot go on: "), reason.substr(0, 900)}) {
+        for (const char c : part) {
+            *end++ = c >= ' ' && c <= '~' ? c : '?';
+        }
     }
     *end++ = '\n';
     [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, line, static_cast<size_t>(end - line));
-    _exit(1);
+    _exit(no_memory ? 5 : 1);
 }
 
 }  // namespace
@@ -54,6 +60,15 @@ void install_log() {
 }
 
 void clear_log() { first_error.clear(); }
+
+bool logged_out_of_memory() {
+    for (const char *text : {" allocate ", "bad_alloc", "insufficient memory"}) {
+        if (first_error.find(text) != std::string::npos) {
+            return true;
+        }
+    }
+    return false;
+}
 
 std::string logged_reason() { return first_error.empty() ? "" : ": " + first_error; }
 

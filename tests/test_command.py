@@ -148,3 +148,38 @@ def test_files_that_are_no_models_are_refused(tmp_path):
         assert done.returncode == 4, name
         assert name in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+LITTLE_MEMORY = """
+import contextlib, io, resource, sys
+from gemmachat import cli, native
+native.library()
+with contextlib.redirect_stderr(io.StringIO()):  # imports what parsing needs
+    cli.main(["run", "tiny", "hi", "--draft", "99"])
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+limit = size + int(sys.argv.pop()) * 2**20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
+@pytest.mark.parametrize(
+    ("megabytes", "arguments", "stdin"),
+    [
+        *((megabytes, ["tiny", "hi"], b"") for megabytes in (4, 11, 16, 20, 28, 36)),
+        (6, ["tiny"], bytes(14 * 2**20)),
+    ],
+)
+def test_too_little_memory_is_one_sentence_and_exit_code_five(megabytes, arguments, stdin):
+    command = ["run", *arguments, "--threads", "1", "--max-tokens", "2", str(megabytes)]
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE_MEMORY, *command],
+        input=stdin,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 5, done.stderr
+    assert b"memory" in done.stderr
+    assert done.stderr.startswith(b"error: ")
+    assert done.stderr.count(b"\n") == 1
