@@ -41,8 +41,8 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
 
     The action runs even while the main thread is inside native code. On leaving, the previous
     handler and wakeup descriptor are back. It does nothing outside the main thread, which alone
-    receives signals, and where Ctrl-C is ignored, as in a background job of a script. Raises `MemoryLimitError` when the
-    system allows no further thread.
+    receives signals, and where Ctrl-C is ignored, as in a background job of a script. Raises
+    `MemoryLimitError` when the system allows no further thread.
     """
     interrupt = Interrupt()
     in_main_thread = threading.current_thread() is threading.main_thread()
