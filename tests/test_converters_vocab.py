@@ -101,15 +101,76 @@ def set_id(token: str, index: object) -> Callable[[dict[str, Any]], None]:
     return lambda tokenizer: tokenizer["model"]["vocab"].__setitem__(token, index)
 
 
+def remove(token: str) -> Callable[[dict[str, Any]], None]:
+    def change(tokenizer: dict[str, Any]) -> None:
+        del tokenizer["model"]["vocab"][token]
+        added = tokenizer["added_tokens"]
+        added[:] = [entry for entry in added if entry["content"] != token]
+
+    return change
+
+
+def mark_as_text(token: str) -> Callable[[dict[str, Any]], None]:
+    return lambda t: next(e for e in t["added_tokens"] if e["content"] == token).update(
+        special=False
+    )
+
+
+def add_newline_merge(tokenizer: dict[str, Any]) -> None:
+    tokenizer["model"]["vocab"]["a\n"] = tokenizer["model"]["vocab"].pop(tiny.TOKENS[-1])
+    tokenizer["model"]["merges"].append(["a", "\n"])
+
+
+REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+UNDO = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
+BYTES, FUSE = {"type": "ByteFallback"}, {"type": "Fuse"}
+
+
+def split(regex: str, behavior: str = "Isolated", **more: object) -> dict[str, object]:
+    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, **more}
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda t: t["model"].update(type="Unigram"), "byte-pair"),
-        (lambda t: t["model"].update(byte_fallback=False), "byte-pair"),
-        (lambda t: t.update(model=None), "byte-pair"),
+        (lambda t: t["model"].update(type="Unigram"), "its model is 'Unigram', not byte pairs"),
+        (lambda t: t["model"].update(byte_fallback=False), "it has no byte fallback"),
+        (lambda t: t.update(model=None), "it holds no model"),
+        (lambda t: t["model"].update(unk_token="<what>"), "unknown token '<what>' is not in"),
+        (lambda t: t["model"].update(dropout=0.1), "leaves out merges at random"),
+        (lambda t: t["model"].update(ignore_merges=True), "looks up whole lines"),
+        (lambda t: t["model"].update(end_of_word_suffix="</w>"), "parts of words ('end_of_"),
+        (lambda t: t.update(normalizer=None), "its normalizer (none) is not"),
+        (lambda t: t.update(normalizer={"type": "NFKC"}), "its normalizer ('NFKC') is not"),
+        (lambda t: t["normalizer"].update(content="_"), "its normalizer ('Replace') is not"),
+        (
+            lambda t: t.update(
+                normalizer={
+                    "type": "Sequence",
+                    "normalizers": [{"type": "Prepend", "prepend": "▁"}, REPLACE],
+                }
+            ),
+            "its normalizer ('Prepend', 'Replace') is not",
+        ),
+        (lambda t: t.update(pre_tokenizer={"type": "Metaspace"}), "its pre-tokenizer ('Metaspace'"),
+        (lambda t: t.update(pre_tokenizer=split(r"\w+")), "its pre-tokenizer ('Split') splits"),
+        (lambda t: t.update(pre_tokenizer=split(r"\n+", "Removed")), "its pre-tokenizer ('Split')"),
+        (lambda t: t.update(pre_tokenizer=split(" ", invert=True)), "its pre-tokenizer ('Split')"),
+        (lambda t: t.update(pre_tokenizer=[7]), "its pre-tokenizer ('[7]') splits"),
+        (lambda t: t.update(decoder=None), "its decoder (none) does"),
+        (lambda t: t.update(decoder={"type": "ByteLevel"}), "its decoder ('ByteLevel') does"),
+        (lambda t: t["decoder"].update(decoders=[UNDO, FUSE]), "its decoder ('Replace', 'Fuse')"),
+        (lambda t: t["decoder"]["decoders"].append({"type": "Strip"}), "'Strip') does more"),
+        (remove("<0x7F>"), "it has no token '<0x7F>'"),
+        (remove("<|turn>"), "it has no token '<|turn>'"),
+        (mark_as_text("<turn|>"), "it does not mark the token '<turn|>' as special"),
+        (remove("<bos>"), "has no bos token '<bos>'"),
         (lambda t: t["model"].update(vocab=[]), "no vocabulary"),
         (lambda t: t["model"].update(merges=[]), "no merges"),
-        (lambda t: t["model"]["merges"].append(["he", "xyz"]), "impossible merge"),
+        (lambda t: t["model"].pop("merges"), "no merges"),
+        (lambda t: t["model"]["merges"].append(["he", "xyz"]), "'xyz' is not in its vocabulary"),
+        (lambda t: t["model"]["merges"].append(["he", "he"]), "'hehe' is not in its vocabulary"),
+        (add_newline_merge, "joins a newline with other text"),
         (lambda t: t["model"]["merges"].append(["he"]), "impossible merge"),
         (lambda t: t["model"]["merges"].append("h  e"), "impossible merge"),
         (lambda t: t["model"]["merges"].append(["", "he"]), "impossible merge"),
@@ -122,12 +183,77 @@ def set_id(token: str, index: object) -> Callable[[dict[str, Any]], None]:
         (lambda t: t["added_tokens"].append(7), "without content"),
     ],
 )
-def test_tokenizer_of_another_kind_or_with_errors_is_refused(
+def test_tokenizer_of_another_kind_or_with_errors_is_refused_by_its_difference(
     tmp_path: Path, change: Callable[[dict[str, Any]], object], expected: str
 ) -> None:
     with pytest.raises(CheckpointError) as caught:
         read_vocab(write_tokenizer(tmp_path, change), tiny.VOCAB)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t["model"].update(merges=list(tiny.MERGES)),
+        lambda t: t["model"].update(unk_token="<unk>", fuse_unk=True, ignore_merges=False),
+        lambda t: t.update(normalizer={"type": "Sequence", "normalizers": [REPLACE]}),
+        lambda t: t.update(pre_tokenizer=None),
+        lambda t: t.update(pre_tokenizer=split(r"\n+")),
+        lambda t: t["decoder"].update(decoders=[BYTES, FUSE, UNDO]),
+        lambda t: t.update(post_processor={"type": "TemplateProcessing"}, truncation=None),
+    ],
+)
+def test_other_spellings_of_the_same_scheme_give_the_same_vocabulary(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    expected = read_vocab(write_tokenizer(tmp_path), tiny.VOCAB)
+    assert read_vocab(write_tokenizer(tmp_path, change), tiny.VOCAB) == expected
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"eot_token": "<turn|>"},
+        {"eot_token": {"content": "<turn|>"}},
+        {"extra_special_tokens": {"eot_token": "<turn|>"}},
+        {"additional_special_tokens": ["<turn|>"]},
+    ],
+)
+def test_tokens_that_only_the_settings_call_special_are_control_tokens(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    vocab = read_vocab(write_tokenizer(tmp_path, mark_as_text("<turn|>"), settings), tiny.VOCAB)
+    assert vocab.types[tiny.TOKENS.index("<turn|>")] == CONTROL
+
+
+def write_generation_config(folder: Path, suppressed: object) -> Path:
+    write_tokenizer(folder)
+    (folder / "generation_config.json").write_text(json.dumps({"suppress_tokens": suppressed}))
+    return folder
+
+
+def test_suppressed_tokens_arrive_in_the_file(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    convert(tmp_path / "target", tmp_path / "without.gguf", quant="F16")
+    assert "tokenizer.ggml.suppress_tokens" not in read_header(tmp_path / "without.gguf").metadata
+    write_generation_config(tmp_path / "target", [tiny.VOCAB - 1, 0])
+    convert(tmp_path / "target", tmp_path / "with.gguf", quant="F16")
+    found = read_header(tmp_path / "with.gguf").metadata["tokenizer.ggml.suppress_tokens"]
+    assert found == (tiny.VOCAB - 1, 0)
+
+
+@pytest.mark.parametrize("suppressed", [None, []])
+def test_no_suppressed_tokens_leave_no_key(tmp_path: Path, suppressed: object) -> None:
+    vocab = read_vocab(write_generation_config(tmp_path, suppressed), tiny.VOCAB)
+    assert "tokenizer.ggml.suppress_tokens" not in vocab.metadata()
+
+
+@pytest.mark.parametrize("suppressed", [7, "7", [True], ["7"], [-1], [tiny.VOCAB], [1 << 40]])
+def test_suppressed_tokens_that_the_model_lacks_are_refused(
+    tmp_path: Path, suppressed: object
+) -> None:
+    with pytest.raises(CheckpointError, match=r"suppress_tokens in generation_config\.json"):
+        read_vocab(write_generation_config(tmp_path, suppressed), tiny.VOCAB)
 
 
 @pytest.mark.parametrize("spelling", ["", "a\0b", "\ud800"])
@@ -145,6 +271,12 @@ def test_template_that_cannot_be_stored_is_refused(tmp_path: Path, template: obj
     folder = write_tokenizer(tmp_path, settings={"chat_template": template})
     with pytest.raises(CheckpointError, match="template"):
         read_vocab(folder, tiny.VOCAB)
+
+
+def test_the_default_of_several_templates_is_taken(tmp_path: Path) -> None:
+    templates = [{"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]
+    folder = write_tokenizer(tmp_path, settings={"chat_template": templates})
+    assert read_vocab(folder, tiny.VOCAB).chat_template == "b"
 
 
 def test_missing_start_token_is_refused(tmp_path: Path) -> None:

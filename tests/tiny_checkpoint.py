@@ -153,7 +153,25 @@ def tokenizer_json() -> dict[str, Any]:
         "vocab": {token: index for index, token in enumerate(TOKENS)},
         "merges": [merge.split(" ") for merge in MERGES],
     }
-    return {"added_tokens": added, "model": model}
+    return {
+        "added_tokens": added,
+        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        "pre_tokenizer": {
+            "type": "Split",
+            "pattern": {"String": " "},
+            "behavior": "MergedWithPrevious",
+            "invert": False,
+        },
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+            ],
+        },
+        "model": model,
+    }
 
 
 def stored_names(tensors: Tensors) -> Tensors:
