@@ -29,8 +29,21 @@ class CentroidHead:
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """The mixture of experts in every layer: a token uses `used` of `count`."""
+
+    count: int
+    used: int
+    feed_forward: int
+
+
+@dataclass(frozen=True, slots=True)
 class Hparams:
-    """Widths are elements, layers count from 0; `sliding[l]` is true for sliding attention."""
+    """Widths are elements, layers count from 0; `sliding[l]` is true for sliding attention.
+
+    With `values_are_keys` full layers have no value projection: they take the key projection's
+    output. `backbone` is the hidden width of a drafter's target, None in a target.
+    """
 
     arch: str
     vocab: int
@@ -51,6 +64,9 @@ class Hparams:
     rope_base_full: float
     rotated_pairs_full: int
     logit_softcap: float | None
+    values_are_keys: bool
+    experts: Experts | None
+    tied_head: bool
     backbone: int | None
     centroids: CentroidHead | None
 
@@ -71,6 +87,14 @@ class Hparams:
     def kv_heads(self, layer: int) -> int:
         """How many key-value heads that layer has."""
         return self.kv_heads_sliding if self.sliding[layer] else self.kv_heads_full
+
+    def projects_keys(self, layer: int) -> bool:
+        """Whether that layer computes keys of its own."""
+        return layer < self.first_shared
+
+    def projects_values(self, layer: int) -> bool:
+        """Whether that layer has a value projection beside its key projection."""
+        return self.projects_keys(layer) and (self.sliding[layer] or not self.values_are_keys)
 
     def metadata(self) -> Metadata:
         """The `<arch>.*` keys that llama.cpp's loader reads, plus our own two."""
@@ -102,6 +126,10 @@ class Hparams:
         if self.arch == TARGET_ARCH:
             # Without the key llama.cpp assumes 30; 0 switches capping off.
             keys["final_logit_softcapping"] = float32(self.logit_softcap or 0.0)
+        if self.experts is not None:
+            keys["expert_count"] = uint32(self.experts.count)
+            keys["expert_used_count"] = uint32(self.experts.used)
+            keys["expert_feed_forward_length"] = uint32(self.experts.feed_forward)
         if self.backbone is not None:
             keys["embedding_length_out"] = uint32(self.backbone)
             keys["nextn_predict_layers"] = uint32(self.layers)

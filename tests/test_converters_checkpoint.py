@@ -149,6 +149,17 @@ def rope(**changes: Any) -> dict[str, Any]:
     return original | {"sliding_attention": original["sliding_attention"] | changes}
 
 
+def stretched() -> dict[str, Any]:
+    """Rotary parameters whose full layers divide every angle."""
+    original = tiny.target_config()["rope_parameters"]
+    return original | {"full_attention": original["full_attention"] | {"factor": 8.0}}
+
+
+def experts(**changes: Any) -> dict[str, Any]:
+    counts = {"num_experts": 10, "top_k_experts": 3, "moe_intermediate_size": 32}
+    return {"enable_moe_block": True} | counts | changes
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -175,9 +186,29 @@ def rope(**changes: Any) -> dict[str, Any]:
         ({"rope_parameters": rope(partial_rotary_factor=0.5)}, "partial_rotary_factor"),
         ({"per_layer_config": {"1": {"head_dim": 96}}}, "per layer type"),
         ({"per_layer_config": {"0": {"head_dim": 64}}}, "per layer type"),
-        ({"enable_moe_block": True}, "cannot be converted yet"),
-        ({"attention_k_eq_v": True}, "cannot be converted yet"),
-        ({"hidden_size": 128}, "shape"),
+        ({"rope_parameters": stretched()}, "by a factor"),
+        ({"per_layer_config": {"6": {"head_dim": 64}}}, "from 0 to 5"),
+        ({"per_layer_config": {"-1": {"head_dim": 64}}}, "from 0 to 5"),
+        ({"per_layer_config": {"1": 64}}, "from 0 to 5"),
+        ({"per_layer_config": [1]}, "per_layer_config"),
+        ({"per_layer_config": {"1": {"sliding_window": 8}}}, "changes 'sliding_window' of layer 1"),
+        ({"per_layer_config": {}}, "shape"),
+        ({"model_type": "gemma3"}, "'gemma3', not a Gemma 4 model"),
+        ({"text_config": {"model_type": "gemma3_text"}}, "'gemma3_text', not a Gemma 4"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"use_bidirectional_attention": "all"}, "use_bidirectional_attention"),
+        ({"enable_moe_block": True}, "num_experts"),
+        ({"enable_moe_block": "yes"}, "true or false"),
+        (experts(num_experts=1 << 20), "num_experts"),
+        (experts(top_k_experts=11), "top_k_experts"),
+        (experts(top_k_experts=0), "top_k_experts"),
+        (experts(moe_intermediate_size=None), "moe_intermediate_size"),
+        (experts(), "'model.layers.0.router.proj.weight' is missing in 'model.safetensors'"),
+        ({"attention_k_eq_v": True}, "'model.layers.1.self_attn.v_proj.weight' in 'model.safe"),
+        ({"tie_word_embeddings": False}, "'lm_head.weight' is missing"),
+        ({"hidden_size_per_layer_input": None}, "shape"),
+        ({"model_type": "gemma4_unified_text"}, "embed_tokens_per_layer.weight"),
+        ({"hidden_size": 128}, "in 'model.safetensors' has shape [352, 64]"),
         ({"num_attention_heads": 8}, "shape"),
         ({"use_double_wide_mlp": False}, "shape"),
     ],
@@ -193,6 +224,10 @@ def test_config_that_cannot_be_converted_is_refused(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["target"]
 
 
+def drafter_text(**changes: Any) -> dict[str, Any]:
+    return {"text_config": tiny.drafter_config()["text_config"] | changes}
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -201,6 +236,11 @@ def test_config_that_cannot_be_converted_is_refused(
         ({"num_centroids": 32}, "masked_embedding.centroids"),
         ({"centroid_intermediate_top_k": 17}, "centroid_intermediate_top_k"),
         ({"backbone_hidden_size": None}, "backbone_hidden_size"),
+        ({"tie_word_embeddings": False}, "head of its own"),
+        (drafter_text(num_kv_shared_layers=2), "keys and values from its target"),
+        (drafter_text(hidden_size_per_layer_input=32), "no per-layer embeddings"),
+        (drafter_text(enable_moe_block=True), "enable_moe_block"),
+        (drafter_text(use_double_wide_mlp=True), "use_double_wide_mlp"),
     ],
 )
 def test_drafter_config_that_cannot_be_converted_is_refused(
@@ -219,15 +259,16 @@ def replaced(folder: Path, change: Callable[[tiny.Tensors], tiny.Tensors]) -> No
     (folder / "model.safetensors").write_bytes(tiny.safetensors(change(tensors)))
 
 
-NORM, SCALE = "model.norm.weight", "model.layers.0.layer_scalar"
+NORM, SCALE, HEAD = "model.norm.weight", "model.layers.0.layer_scalar", "lm_head.weight"
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
         (lambda all_: {k: v for k, v in all_.items() if k != NORM}, "'model.norm.weight' is miss"),
-        (lambda all_: all_ | {"model.extra": np.ones(2, np.float32)}, "'model.extra' is not part"),
-        (lambda all_: all_ | {"lm_head.weight": np.ones((2, 2), np.float32)}, "LM head"),
+        (lambda all_: all_ | {"model.extra": np.ones(2, np.float32)}, "'model.extra' in"),
+        (lambda all_: all_ | {HEAD: np.ones((2, 2), np.float32)}, "set tie_word_embeddings"),
+        (lambda all_: all_ | {HEAD: -all_["model.embed_tokens.weight"]}, "is not the embedding"),
         (lambda all_: all_ | {NORM: np.ones(tiny.HIDDEN, np.int64)}, "has type I64"),
         (lambda all_: all_ | {SCALE: np.array([np.nan], np.float32)}, "finite"),
         (lambda all_: all_ | {SCALE: np.array([np.inf], np.float32)}, "finite"),
@@ -243,6 +284,14 @@ def test_wrong_tensors_are_refused_and_nothing_is_left(
         convert(tmp_path / "target", tmp_path / "out.gguf", quant="F32")
     assert expected in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["target"]
+
+
+def test_drafter_with_a_head_of_its_own_is_refused(tmp_path: Path) -> None:
+    tensors = tiny.stored_names(tiny.write_drafter(tmp_path / "drafter"))
+    tensors[HEAD] = 2 * tensors["model.embed_tokens.weight"]
+    (tmp_path / "drafter" / "model.safetensors").write_bytes(tiny.safetensors(tensors))
+    with pytest.raises(CheckpointError, match="no drafter with a head of its own"):
+        convert(tmp_path / "drafter", tmp_path / "out.gguf", quant="F32")
 
 
 def test_token_ordering_that_is_no_permutation_is_refused(tmp_path: Path) -> None:
