@@ -18,7 +18,7 @@ class ReferenceTokenizer:
         self._ids = {token: index for index, token in enumerate(tokens)}
         self._ranks = {(left, right): rank for rank, (left, right) in enumerate(merges)}
         choices = sorted(added, key=len, reverse=True)
-        self._added = re.compile("(" + "|".join(map(re.escape, choices)) + ")" if added else "$^")
+        self._added = re.compile("(" + ("|".join(map(re.escape, choices)) or "(?!)") + ")")
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = []

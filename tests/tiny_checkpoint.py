@@ -89,12 +89,14 @@ def drafter_config(**changes: Any) -> dict[str, Any]:
 def target_tensors(config: dict[str, Any], seed: int = 0) -> Tensors:
     """Random weights under checkpoint names without the `model.` prefix."""
     rng = np.random.default_rng(seed)
-    layers, hidden = config["num_hidden_layers"], config["hidden_size"]
+    layers, hidden, vocab = (
+        config[key] for key in ("num_hidden_layers", "hidden_size", "vocab_size")
+    )
     width = config["hidden_size_per_layer_input"]
     first_shared = layers - config["num_kv_shared_layers"]
     tensors = {
-        "embed_tokens.weight": _random(rng, VOCAB, hidden, scale=0.3),
-        "embed_tokens_per_layer.weight": _random(rng, VOCAB, width * layers, scale=0.3),
+        "embed_tokens.weight": _random(rng, vocab, hidden, scale=0.3),
+        "embed_tokens_per_layer.weight": _random(rng, vocab, width * layers, scale=0.3),
         "per_layer_model_projection.weight": _random(rng, width * layers, hidden),
         "per_layer_projection_norm.weight": _norm(rng, width),
         "norm.weight": _norm(rng, hidden),
