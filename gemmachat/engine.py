@@ -65,7 +65,6 @@ class Engine:
     ) -> None:
         self._handle = handle
         self._threads = threads
-        self._sessions: set[Session] = set()
         self.vocab: Vocab = ModelVocab(handle)
         self.model_name = target.stem
         self.context_length = handle.context_length()
@@ -121,14 +120,10 @@ class Engine:
             exact=exact,
             trace_logits=trace_logits,
         )
-        session = Session(self, bridge.SessionHandle(self._handle, params), n_ctx)
-        self._sessions.add(session)
-        return session
+        return Session(self, bridge.SessionHandle(self._handle, params), n_ctx)
 
     def close(self) -> None:
         """Free the models and every session that is still open."""
-        for session in list(self._sessions):
-            session.close()
         self._handle.free()
 
     def __enter__(self) -> Engine:
@@ -277,7 +272,6 @@ class Session:
     def close(self) -> None:
         """Stop what is running and free the timeline."""
         self._handle.free()
-        self._engine._sessions.discard(self)  # noqa: SLF001 - the two share this set
 
     def __enter__(self) -> Session:
         return self

@@ -167,14 +167,29 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 _library: ctypes.CDLL | None = None
+_loaded_by = 0  # process id
 
 
 def library() -> ctypes.CDLL:
-    """The native library, loaded and checked at the first call. Raises `EngineError`."""
-    global _library  # noqa: PLW0603 - one library per process
+    """The native library, loaded and checked at the first call. Raises `EngineError`.
+
+    That includes a process forked from one that has loaded it: the threads that llama.cpp counts on
+    are not in the copy, and it would wait for them forever.
+    """
+    global _library, _loaded_by
     if _library is None:
-        _library = _load()
+        _library, _loaded_by = _load(), os.getpid()
+    if is_forked():
+        raise EngineError(
+            "this process was forked from one that had loaded llama.cpp, which does not survive "
+            "that: load it after the fork only, or use multiprocessing's start method 'spawn'"
+        )
     return _library
+
+
+def is_forked() -> bool:
+    """Whether this process is the fork of one that had loaded the library."""
+    return _library is not None and os.getpid() != _loaded_by
 
 
 def library_info() -> dict[str, object]:

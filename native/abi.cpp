@@ -16,7 +16,7 @@
 #include "verify.h"
 
 struct gc_engine {
-    gc::Engine impl;
+    std::shared_ptr<const gc::Engine> impl;  // shared with its sessions
 };
 
 struct gc_session {
@@ -92,25 +92,25 @@ gc_status gc_engine_load(const char *target_path, const char *drafter_path, gc_e
             gc::install_log();
             llama_backend_init();
         });
-        *engine = new gc_engine{gc::Engine(target_path, drafter_path)};
+        *engine = new gc_engine{std::make_shared<const gc::Engine>(target_path, drafter_path)};
     });
 }
 
 void gc_engine_free(gc_engine *engine) { delete engine; }
 
-int32_t gc_vocab_size(const gc_engine *engine) { return engine->impl.vocab_size(); }
+int32_t gc_vocab_size(const gc_engine *engine) { return engine->impl->vocab_size(); }
 
 int32_t gc_context_length(const gc_engine *engine) {
-    return llama_model_n_ctx_train(engine->impl.target());
+    return llama_model_n_ctx_train(engine->impl->target());
 }
 
 const char *gc_chat_template(const gc_engine *engine) {
-    return llama_model_chat_template(engine->impl.target(), nullptr);
+    return llama_model_chat_template(engine->impl->target(), nullptr);
 }
 
 int32_t gc_control_token(const gc_engine *engine, const char *spelling) {
     int32_t token = -1;
-    guarded([&] { token = engine->impl.control_token(spelling); });
+    guarded([&] { token = engine->impl->control_token(spelling); });
     return token;
 }
 
@@ -118,7 +118,7 @@ gc_status gc_tokenize(const gc_engine *engine, const char *text, int32_t n_bytes
                       int32_t capacity, int32_t *n_tokens) {
     return guarded([&] {
         require(text != nullptr && n_bytes >= 0, "a text is needed");
-        const std::vector<llama_token> ids = engine->impl.tokenize(text, n_bytes);
+        const std::vector<llama_token> ids = engine->impl->tokenize(text, n_bytes);
         std::copy_n(ids.begin(), std::min(ids.size(), static_cast<size_t>(std::max(capacity, 0))),
                     tokens);
         *n_tokens = static_cast<int32_t>(ids.size());
@@ -128,9 +128,9 @@ gc_status gc_tokenize(const gc_engine *engine, const char *text, int32_t n_bytes
 gc_status gc_token_piece(const gc_engine *engine, int32_t token, char *bytes, int32_t capacity,
                          int32_t *n_bytes) {
     return guarded([&] {
-        require(token >= 0 && token < engine->impl.vocab_size(),
+        require(token >= 0 && token < engine->impl->vocab_size(),
                 "the token is not in the vocabulary");
-        const std::string piece = engine->impl.piece(token);
+        const std::string piece = engine->impl->piece(token);
         std::copy_n(piece.begin(),
                     std::min(piece.size(), static_cast<size_t>(std::max(capacity, 0))), bytes);
         *n_bytes = static_cast<int32_t>(piece.size());
@@ -138,7 +138,7 @@ gc_status gc_token_piece(const gc_engine *engine, int32_t token, char *bytes, in
 }
 
 bool gc_token_is_end(const gc_engine *engine, int32_t token) {
-    return token >= 0 && token < engine->impl.vocab_size() && engine->impl.is_end(token);
+    return token >= 0 && token < engine->impl->vocab_size() && engine->impl->is_end(token);
 }
 
 gc_status gc_session_new(gc_engine *engine, const gc_session_params *params, gc_session **session) {

@@ -51,6 +51,7 @@ GC_API const char *gc_last_error(void);
 // Loads a target and, unless drafter_path is NULL, its drafter.
 GC_API gc_status gc_engine_load(const char *target_path, const char *drafter_path,
                                 gc_engine **engine);
+// Sessions go on: they share the models, which the last of them frees.
 GC_API void gc_engine_free(gc_engine *engine);
 
 GC_API int32_t gc_vocab_size(const gc_engine *engine);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "error.h"
 #include "hash.h"
@@ -45,19 +46,19 @@ ContextOptions context_options(const gc_session_params &params, Cancel *cancel) 
 
 }  // namespace
 
-Session::Session(const Engine &engine, const gc_session_params &params)
-    : engine_(engine),
+Session::Session(std::shared_ptr<const Engine> engine, const gc_session_params &params)
+    : engine_(std::move(engine)),
       n_ctx_(params.n_ctx),
       exact_(params.exact),
       trace_logits_(params.trace_logits),
       batch_(kBatch, 0) {
     const ContextOptions options = context_options(params, &cancel_);
-    target_ = make_context(engine.target(), options, nullptr);
+    target_ = make_context(engine_->target(), options, nullptr);
     memory_ = llama_get_memory(target_.get());
     // Masked, the last layer computes only the rows that are asked for, hidden rows or not.
-    llama_set_embeddings_nextn(target_.get(), engine.drafter() != nullptr, /*masked=*/true);
-    if (engine.drafter() != nullptr) {
-        drafter_ = std::make_unique<Drafter>(engine.drafter(), target_.get(), options);
+    llama_set_embeddings_nextn(target_.get(), engine_->drafter() != nullptr, /*masked=*/true);
+    if (engine_->drafter() != nullptr) {
+        drafter_ = std::make_unique<Drafter>(engine_->drafter(), target_.get(), options);
     }
 }
 
@@ -72,7 +73,7 @@ void Session::check_cancelled() const {
 }
 
 void Session::check_token(llama_token token) const {
-    if (token < 0 || token >= engine_.vocab_size()) {
+    if (token < 0 || token >= engine_->vocab_size()) {
         throw Error(GC_BAD_ARGUMENT,
                     "token " + std::to_string(token) + " is outside the vocabulary");
     }
@@ -89,7 +90,8 @@ int32_t Session::reusable_prefix(const llama_token *tokens, int32_t n_tokens) co
         std::mismatch(tokens, tokens + n_max, committed_.begin()).first - tokens);
     // The row before the last token must be computed, not reused: it yields the hidden row.
     const int32_t n_reused = std::max(std::min({n_common, n_cached(), n_tokens - 2}), 0);
-    const llama_pos oldest_needed = std::max(n_reused + 1 - llama_model_n_swa(engine_.target()), 0);
+    const llama_pos oldest_needed =
+        std::max(n_reused + 1 - llama_model_n_swa(engine_->target()), 0);
     return llama_memory_seq_pos_min(memory_, 0) <= oldest_needed ? n_reused : 0;
 }
 
@@ -146,7 +148,7 @@ void Session::keep_hidden(int32_t row) {
     if (hidden == nullptr) {
         throw Error(GC_DECODE_FAILED, "the target's pass returned no hidden row");
     }
-    hidden_.assign(hidden, hidden + llama_model_n_embd(engine_.target()));
+    hidden_.assign(hidden, hidden + llama_model_n_embd(engine_->target()));
 }
 
 void Session::set_sampling(const gc_sampling &sampling) {
@@ -222,7 +224,7 @@ const std::vector<Draft> &Session::draft(int32_t n) {
     }
     const Stopwatch stopwatch(stats_.draft_s);
     return drafter_->draft(committed_.back(), n_cached(), hidden_, n, sampling_, random_,
-                           [this](llama_token token) { return engine_.is_end(token); });
+                           [this](llama_token token) { return engine_->is_end(token); });
 }
 
 // Row 0 is the last token, row i the i-th draft. In exact mode more rows pad the pass to one width,
@@ -246,7 +248,7 @@ void Session::verify_pass(const std::vector<Draft> &drafts) {
 // Decides what the round emits; nothing follows a token that ends the turn.
 void Session::judge_drafts(const std::vector<Draft> &drafts) {
     const Stopwatch stopwatch(stats_.sample_s);
-    const int32_t n_vocab = engine_.vocab_size();
+    const int32_t n_vocab = engine_->vocab_size();
     // The rows of a pass lie one after the other.
     const float *logits = llama_get_logits_ith(target_.get(), 0);
     if (logits == nullptr) {
@@ -260,7 +262,7 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
         const auto row = static_cast<int32_t>(judged_.size());
         judged_.push_back(
             describe(id, logits + static_cast<size_t>(row) * n_vocab, row < n_accepted));
-        if (engine_.is_end(id)) {
+        if (engine_->is_end(id)) {
             break;
         }
     }
@@ -268,7 +270,7 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
 }
 
 gc_token Session::describe(int32_t token, const float *logits, bool from_draft) const {
-    const int32_t n_vocab = engine_.vocab_size();
+    const int32_t n_vocab = engine_->vocab_size();
     gc_token described = {};
     described.id = token;
     described.from_draft = from_draft;
@@ -312,7 +314,7 @@ void Session::probe(int32_t width, float *logits) {
     batch_.decode(target_.get());
     const float *row = llama_get_logits_ith(target_.get(), 0);
     if (row != nullptr) {
-        std::copy(row, row + engine_.vocab_size(), logits);
+        std::copy(row, row + engine_->vocab_size(), logits);
     }
     roll_back(n_cached());
     if (row == nullptr) {

@@ -23,7 +23,7 @@ namespace gc {
 
 class Session {
 public:
-    Session(const Engine &engine, const gc_session_params &params);
+    Session(std::shared_ptr<const Engine> engine, const gc_session_params &params);
 
     void sync(const llama_token *tokens, int32_t n_tokens);
     void set_sampling(const gc_sampling &sampling);
@@ -55,7 +55,7 @@ private:
     void record(int32_t n_drafted, int32_t n_accepted);
     void commit();
 
-    const Engine &engine_;
+    const std::shared_ptr<const Engine> engine_;  // outlives every other member
     const int32_t n_ctx_;
     const bool exact_;
     const bool trace_logits_;

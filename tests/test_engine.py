@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import shutil
+import subprocess
+import sys
 import threading
+import weakref
+from pathlib import Path
 
 import pytest
 from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
@@ -143,6 +149,99 @@ def test_closing_while_another_thread_generates_stops_it_cleanly():
         reader.join(60)
         session.cancel()
         assert outcome[0] in ("cancelled", "the session is closed", "the engine is closed", "stop")
+
+
+def test_opening_sessions_while_another_thread_closes_the_engine_is_refused_cleanly():
+    for _ in range(5):
+        engine = Engine.load(TARGET, DRAFTER, threads=1)
+        opened, refused = threading.Event(), threading.Event()
+
+        def open_sessions(engine=engine, opened=opened, refused=refused) -> None:
+            with pytest.raises(EngineError, match="the engine is closed"):
+                while True:
+                    engine.session(n_ctx=64)
+                    opened.set()
+            refused.set()
+
+        opener = threading.Thread(target=open_sessions)
+        opener.start()
+        assert opened.wait(60)
+        engine.close()
+        opener.join(60)
+        assert refused.is_set()
+
+
+def test_a_signal_handler_can_cancel_a_session_that_is_being_closed():
+    with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=64) as session:
+
+        def interrupted() -> None:
+            with session._handle._life:  # as in the middle of close or cancel
+                session.cancel()
+
+        thread = threading.Thread(target=interrupted, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_is_dropped_without_being_closed_is_freed(tmp_path):
+    target = Path(shutil.copy(TARGET, tmp_path))
+    engine = Engine.load(target, threads=1)
+    session = engine.session(n_ctx=64)
+    events = session.generate([2, 3], GREEDY, max_tokens=5)
+    next(events)
+    maps = Path("/proc/self/maps")
+    assert str(target) in maps.read_text()
+    handle = weakref.ref(session._handle)
+    session = events = None
+    gc.collect()
+    assert handle() is None
+    assert list(engine.session(n_ctx=64).generate([2, 3], GREEDY, max_tokens=5))
+    engine = None
+    gc.collect()
+    assert str(target) not in maps.read_text()
+
+
+FORKED = """
+import os, sys
+from gemmachat import Engine, EngineError, SamplingParams
+engine = Engine.load(sys.argv[1], threads=2)
+session = engine.session(n_ctx=64)
+def ask(session):
+    return [e.token for e in session.generate([2, 3], SamplingParams(0.0), max_tokens=3)]
+before = ask(session)
+with session._handle._life, session._handle._call:  # as if another thread were inside a call
+    child = os.fork()
+if child == 0:
+    refused = 0
+    for use in (
+        lambda: ask(session),
+        lambda: engine.session(n_ctx=64),
+        lambda: engine.vocab.tokenize("a"),
+        lambda: Engine.load(sys.argv[1]),
+    ):
+        try:
+            use()
+        except EngineError as error:
+            refused += "forked" in str(error)
+    session.cancel()
+    session.close()
+    engine.close()
+    os._exit(refused)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), ask(session) == before)
+"""
+
+
+def test_a_forked_process_is_told_that_it_cannot_use_the_engine():
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, str(TARGET)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "4 True\n", done.stderr
 
 
 def test_token_ids_that_do_not_fit_32_bits_are_refused():

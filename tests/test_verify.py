@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from gemmachat.bridge import verify_rounds
+from gemmachat import bridge
 from gemmachat.errors import EngineError, UsageError
-from gemmachat.native import MAX_DRAFT, NativeSampling
+from gemmachat.native import MAX_DRAFT, MAX_WIDTH, NativeSampling, library
 
 ALL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
 
 def sampling(seed: int = 1, **changes: float) -> NativeSampling:
     return NativeSampling(**{**ALL, **changes}, seed=seed)
+
+
+def verify_rounds(
+    target_logits: Sequence[Sequence[float]],
+    drafter_logits: Sequence[Sequence[float]],
+    sampling: NativeSampling,
+    n_rounds: int,
+) -> list[list[int]]:
+    """Draft from and verify on given logits, n_rounds times; no model is involved.
+
+    `target_logits` has one row more than `drafter_logits`; all rows have the vocabulary's length.
+    Returns the tokens that each round emitted.
+    """
+    n_vocab = len(target_logits[0])
+    target = (ctypes.c_float * (len(target_logits) * n_vocab))(
+        *(value for row in target_logits for value in row)
+    )
+    drafter = (ctypes.c_float * (len(drafter_logits) * n_vocab))(
+        *(value for row in drafter_logits for value in row)
+    )
+    out = (ctypes.c_int32 * (n_rounds * MAX_WIDTH))()
+    counts = (ctypes.c_int32 * n_rounds)()
+    bridge._check(
+        library().gc_verify_rounds(
+            target,
+            drafter,
+            len(drafter_logits),
+            n_vocab,
+            ctypes.byref(sampling),
+            n_rounds,
+            out,
+            counts,
+        )
+    )
+    return [list(out[i * MAX_WIDTH : i * MAX_WIDTH + counts[i]]) for i in range(n_rounds)]
 
 
 def logits_of(probabilities: list[float]) -> list[float]:
