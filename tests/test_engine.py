@@ -156,14 +156,17 @@ def test_opening_sessions_while_another_thread_closes_the_engine_is_refused_clea
         engine = Engine.load(TARGET, DRAFTER, threads=1)
         opened, refused = threading.Event(), threading.Event()
 
-        def open_sessions(engine=engine, opened=opened, refused=refused) -> None:
+        def open_sessions(engine=engine, opened=opened) -> None:
+            while True:
+                engine.session(n_ctx=64)
+                opened.set()
+
+        def run(refused=refused) -> None:
             with pytest.raises(EngineError, match="the engine is closed"):
-                while True:
-                    engine.session(n_ctx=64)
-                    opened.set()
+                open_sessions()
             refused.set()
 
-        opener = threading.Thread(target=open_sessions)
+        opener = threading.Thread(target=run)
         opener.start()
         assert opened.wait(60)
         engine.close()
