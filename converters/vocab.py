@@ -190,20 +190,16 @@ def _merges(merges: Any, ids: dict[str, int]) -> tuple[str, ...]:
     lines: list[str] = []
     for merge in merges:
         pair = merge.split(" ") if isinstance(merge, str) else merge
-        if (
-            not isinstance(pair, list)
-            or len(pair) != 2
-            or not all(isinstance(part, str) and part and " " not in part for part in pair)
-        ):
+        if not _is_pair(pair):
             raise CheckpointError(f"tokenizer.json holds the impossible merge {quoted(merge)}.")
         left, right = pair
         line, whole = f"{left} {right}", left + right
-        for part in (left, right, whole):
-            if part not in ids:
-                raise CheckpointError(
-                    f"tokenizer.json holds the merge {quoted(line)}, "
-                    f"but {quoted(part)} is not in its vocabulary."
-                )
+        if left not in ids or right not in ids or whole not in ids:
+            unknown = next(part for part in (left, right, whole) if part not in ids)
+            raise CheckpointError(
+                f"tokenizer.json holds the merge {quoted(line)}, "
+                f"but {quoted(unknown)} is not in its vocabulary."
+            )
         # llama.cpp splits text at newlines before it merges.
         if "\n" in whole and whole.strip("\n"):
             raise CheckpointError(
@@ -212,6 +208,15 @@ def _merges(merges: Any, ids: dict[str, int]) -> tuple[str, ...]:
             )
         lines.append(line)
     return tuple(lines)
+
+
+def _is_pair(pair: Any) -> bool:
+    if not isinstance(pair, list) or len(pair) != 2:
+        return False
+    left, right = pair
+    if not isinstance(left, str) or not isinstance(right, str) or not left or not right:
+        return False
+    return " " not in left and " " not in right
 
 
 def _special_ids(settings: JsonObject, ids: dict[str, int]) -> dict[str, int]:
