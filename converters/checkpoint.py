@@ -7,22 +7,19 @@ data; every size that the header claims is compared with the bytes that exist.
 import math
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from .errors import CheckpointError, CheckpointNotFoundError, quoted
 from .jsonfile import JsonObject, parse_json, read_json
+from .tensors import StoredTensor
 
 MAX_CONFIG_BYTES = 4 << 20
 MAX_HEADER_BYTES = 100 << 20
 MAX_INDEX_BYTES = 100 << 20
 MAX_DIMS = 8
-CHUNK_BYTES = 16 << 20
 
 _DTYPE_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1,
@@ -30,20 +27,7 @@ _DTYPE_BYTES = {
     "U32": 4, "I32": 4, "F32": 4,
     "U64": 8, "I64": 8, "F64": 8,
 }  # fmt: skip
-_FLOAT_DTYPES = ("F32", "F16", "BF16")
-_INTEGER_DTYPES = ("I64", "I32")
 _SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """Where one tensor lies: `begin` counts bytes from the start of `file`."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    file: Path
-    begin: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,41 +37,6 @@ class Checkpoint:
     folder: Path
     config: JsonObject
     tensors: Mapping[str, StoredTensor]
-
-    def float_rows(self, name: str) -> Iterator[npt.NDArray[np.float32]]:
-        """The tensor as float32 blocks of whole rows, [n, row_width], in order.
-
-        A row is the last dimension. Raises CheckpointError for a type other than F32, F16, BF16.
-        """
-        tensor = self.tensors[name]
-        if tensor.dtype not in _FLOAT_DTYPES:
-            raise CheckpointError(
-                f"Tensor {quoted(name)} has type {tensor.dtype}, "
-                f"but only {', '.join(_FLOAT_DTYPES)} can be converted."
-            )
-        width = tensor.shape[-1] if tensor.shape else 1
-        rows = math.prod(tensor.shape) // width
-        step = max(1, CHUNK_BYTES // (4 * width))
-        for start in range(0, rows, step):
-            count = min(step, rows - start)
-            block = _read(tensor, start * width, count * width).reshape(count, width)
-            if not np.isfinite(block).all():
-                raise CheckpointError(
-                    f"Tensor {quoted(name)} holds a value that is not a finite number, "
-                    "so the checkpoint is damaged."
-                )
-            yield block
-
-    def integers(self, name: str) -> npt.NDArray[np.int64]:
-        """The whole tensor as int64. Raises CheckpointError for a type other than I64, I32."""
-        tensor = self.tensors[name]
-        if tensor.dtype not in _INTEGER_DTYPES:
-            raise CheckpointError(
-                f"Tensor {quoted(name)} has type {tensor.dtype}, but it must hold integers."
-            )
-        kind = np.dtype("<i8" if tensor.dtype == "I64" else "<i4")
-        values = _read_raw(tensor, 0, math.prod(tensor.shape), kind)
-        return values.astype(np.int64).reshape(tensor.shape)
 
 
 def open_checkpoint(folder: Path) -> Checkpoint:
@@ -224,29 +173,3 @@ def _check_spans(spans: list[tuple[int, int, str]], data_bytes: int, where: str)
         raise CheckpointError(
             f"{where} has {data_bytes - position} bytes after its last tensor that belong to none."
         )
-
-
-def _read(tensor: StoredTensor, first: int, count: int) -> npt.NDArray[np.float32]:
-    if tensor.dtype == "F32":
-        return _read_raw(tensor, first, count, np.dtype("<f4")).astype(np.float32, copy=False)
-    if tensor.dtype == "F16":
-        return _read_raw(tensor, first, count, np.dtype("<f2")).astype(np.float32)
-    # bfloat16 is the upper half of a float32.
-    high = _read_raw(tensor, first, count, np.dtype("<u2")).astype(np.uint32)
-    return (high << 16).view(np.float32)
-
-
-def _read_raw(
-    tensor: StoredTensor, first: int, count: int, kind: np.dtype[Any]
-) -> npt.NDArray[Any]:
-    try:
-        with tensor.file.open("rb") as file:
-            file.seek(tensor.begin + first * kind.itemsize)
-            data = file.read(count * kind.itemsize)
-    except OSError as error:
-        raise CheckpointError(
-            f"{quoted(tensor.file, 200)} cannot be read: {error.strerror or error}."
-        ) from error
-    if len(data) != count * kind.itemsize:
-        raise CheckpointError(f"{quoted(tensor.file, 200)} became shorter while it was read.")
-    return np.frombuffer(data, kind)

@@ -24,16 +24,37 @@ class ValueType(enum.IntEnum):
 class Value:
     """One metadata value as it is stored: its type id and its encoded bytes."""
 
-    type: ValueType
+    type: int
     encoded: bytes
+
+    def numbers(self) -> list[float]:
+        """The number, or all numbers of an array; empty where the value is of another kind."""
+        data, item = self.encoded, self.type
+        if self.type == ValueType.ARRAY:
+            (item,) = struct.unpack_from("<I", data)
+            data = data[12:]
+        kind = _NUMBERS.get(item)
+        return [] if kind is None else np.frombuffer(data, kind).tolist()
 
 
 Metadata = dict[str, Value]
+
+_NUMBERS: dict[int, str] = {
+    ValueType.UINT32: "<u4",
+    ValueType.INT32: "<i4",
+    ValueType.FLOAT32: "<f4",
+    ValueType.BOOL: "?",
+}
 
 
 def uint32(value: int) -> Value:
     """An unsigned 32-bit number."""
     return Value(ValueType.UINT32, struct.pack("<I", value))
+
+
+def int32(value: int) -> Value:
+    """A signed 32-bit number."""
+    return Value(ValueType.INT32, struct.pack("<i", value))
 
 
 def float32(value: float) -> Value:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .checkpoint import StoredTensor
 from .errors import CheckpointError, quoted
 from .hparams import DRAFTER_ARCH, TARGET_ARCH, Experts, Hparams
+from .tensors import StoredTensor
 
 CENTROIDS = "masked_embedding.centroids.weight"
 TOKEN_ORDERING = "masked_embedding.token_ordering"

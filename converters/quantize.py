@@ -1,68 +1,132 @@
-"""Which GGML type each tensor gets, and the bytes of that type.
+"""Which GGML type each tensor gets: the policy, in one table.
 
-Vectors (norms, scales) and the rotary factors stay F32: they are small and every value counts.
-A matrix whose rows the block type cannot divide stays F16.
+- Vectors (norms, scales, layer scalars, rotary factors) and the expert router stay F32: they are
+  small, and llama.cpp wants vectors so.
+- `matrix` is the type of every other matrix, experts and the drafter's projections included.
+- `head` is that of the token embedding, which is also the LM head, in targets. Every token is read
+  through it twice, so it gets more bits. A drafter's head only guesses, so speed counts: `matrix`.
+- `table` is that of the per-layer embedding table of E2B and E4B, half of their weights, of which
+  a pass reads one row per token.
+- `sensitive` is that of attention values and down projections in the layers where errors cost
+  most: those of llama.cpp's K-quant mixes, and the first eighth with IQ4_NL.
+- The projection that feeds all per-layer inputs (per_layer_model_proj) keeps at least Q8_0.
+- The drafter's centroids stay F32: they are metadata (see `names`).
+
+Where a row's width is not a multiple of a K-quant's 256 weights, the type with blocks of 32 that
+llama.cpp takes instead is used.
 """
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
-import gguf.quants
-import numpy as np
-import numpy.typing as npt
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.constants import GGMLQuantizationType as Kind
 
-from .errors import ConversionError, quoted
+from .errors import CheckpointError, ConversionError, quoted
+from .ggml import block_size
+
+Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """A choice on the command line: the GGML type of matrices and llama.cpp's file type id."""
+    """A choice on the command line; `file_type` is llama.cpp's number for it."""
 
     name: str
-    matrix_type: GGMLQuantizationType
     file_type: int
+    matrix: Kind
+    head: Kind
+    table: Kind
+    sensitive: Kind | None = None
+
+
+def _uniform(name: str, file_type: int) -> Quantization:
+    kind = Kind[name]
+    return Quantization(name, file_type, kind, kind, kind)
 
 
 QUANTIZATIONS = {
     choice.name: choice
     for choice in (
-        Quantization("F32", GGMLQuantizationType.F32, 0),
-        Quantization("F16", GGMLQuantizationType.F16, 1),
-        Quantization("Q8_0", GGMLQuantizationType.Q8_0, 7),
+        _uniform("F32", 0),
+        _uniform("F16", 1),
+        _uniform("BF16", 32),
+        _uniform("Q8_0", 7),
+        _uniform("Q6_K", 18),
+        Quantization("Q5_K_M", 17, Kind.Q5_K, Kind.Q6_K, Kind.Q6_K, Kind.Q6_K),
+        Quantization("Q4_K_M", 15, Kind.Q4_K, Kind.Q6_K, Kind.Q6_K, Kind.Q6_K),
+        Quantization("Q4_0", 2, Kind.Q4_0, Kind.Q8_0, Kind.Q4_0),
+        Quantization("IQ4_NL", 25, Kind.IQ4_NL, Kind.Q6_K, Kind.Q6_K, Kind.Q5_K),
     )
 }
+
+_FLOATS = (Kind.F32, Kind.F16, Kind.BF16)
+_NARROW = {Kind.Q4_K: Kind.Q5_0, Kind.Q5_K: Kind.Q5_1, Kind.Q6_K: Kind.Q8_0}
+_ROUTER = ".ffn_gate_inp.weight"
+_HEADS = ("token_embd.weight", "output.weight")
+_TABLE = "per_layer_token_embd.weight"
+_TABLE_PROJECTION = "per_layer_model_proj.weight"
+_VALUES = ".attn_v.weight"
+_DOWN = (".ffn_down.weight", ".ffn_down_exps.weight")
 
 
 def find_quantization(name: str) -> Quantization:
     """The choice called `name`. Raises ConversionError, naming the choices there are."""
     try:
-        return QUANTIZATIONS[name]
+        return QUANTIZATIONS[name.upper()]
     except KeyError:
         raise ConversionError(
             f"Quantization {quoted(name)} is not known: choose one of {', '.join(QUANTIZATIONS)}."
         ) from None
 
 
-def tensor_type(shape: tuple[int, ...], choice: Quantization) -> GGMLQuantizationType:
-    """The type of a tensor of this shape, last dimension contiguous."""
-    if len(shape) < 2:
-        return GGMLQuantizationType.F32
-    block, _ = GGML_QUANT_SIZES[choice.matrix_type]
-    return GGMLQuantizationType.F16 if shape[-1] % block else choice.matrix_type
+def tensor_types(
+    shapes: Mapping[str, Shape], choice: Quantization, *, layers: int, drafter: bool
+) -> dict[str, Kind]:
+    """The type of every tensor; shapes end with the row width.
+
+    Raises CheckpointError for a row that the type's blocks cannot divide.
+    """
+    values = sorted((name for name in shapes if name.endswith(_VALUES)), key=_layer)
+    types: dict[str, Kind] = {}
+    for name, shape in shapes.items():
+        if len(shape) < 2 or name.endswith(_ROUTER):
+            types[name] = Kind.F32
+            continue
+        kind = choice.matrix
+        if name in _HEADS and not drafter:
+            kind = choice.head
+        elif name == _TABLE:
+            kind = choice.table
+        elif name == _TABLE_PROJECTION and kind not in _FLOATS:
+            kind = Kind.Q8_0
+        elif choice.sensitive is not None and (
+            (name in values and _needs_more_bits(choice, values.index(name), len(values)))
+            or (name.endswith(_DOWN) and _needs_more_bits(choice, _layer(name), layers))
+        ):
+            kind = choice.sensitive
+        types[name] = _fitting(name, shape, kind)
+    return types
 
 
-def encoded_bytes(shape: tuple[int, ...], kind: GGMLQuantizationType) -> int:
-    """How many bytes a tensor of this shape takes in `kind`."""
-    block, block_bytes = GGML_QUANT_SIZES[kind]
-    return math.prod(shape) // int(block) * int(block_bytes)
+def _layer(name: str) -> int:
+    return int(name.split(".")[1])
 
 
-def encode(rows: npt.NDArray[np.float32], kind: GGMLQuantizationType) -> npt.NDArray[np.generic]:
-    """`rows` [n, width] as `kind`. Raises ConversionError where F16 cannot hold a value."""
-    if kind == GGMLQuantizationType.F32:
-        return rows
-    if kind == GGMLQuantizationType.F16 and np.abs(rows).max(initial=0.0) > 65504.0:
-        raise ConversionError("A weight is too large for F16: convert with --quant F32.")
-    encoded: npt.NDArray[np.generic] = gguf.quants.quantize(rows, kind)
-    return encoded
+def _needs_more_bits(choice: Quantization, index: int, count: int) -> bool:
+    """Whether the `index`-th of `count` such tensors is one where errors cost most."""
+    first = index < count // 8
+    if choice.matrix == Kind.IQ4_NL:
+        return first
+    return first or index >= 7 * count // 8 or (index - count // 8) % 3 == 2
+
+
+def _fitting(name: str, shape: Shape, kind: Kind) -> Kind:
+    if shape[-1] % block_size(kind):
+        kind = _NARROW.get(kind, kind)
+    if shape[-1] % block_size(kind):
+        raise CheckpointError(
+            f"Tensor {quoted(name)} has rows of {shape[-1]} weights, which blocks of "
+            f"{block_size(kind)} ({kind.name}) cannot divide: choose --quant F16, BF16 or F32."
+        )
+    return kind

@@ -1,110 +1,187 @@
-"""Writes a GGUF file: streamed to a temporary file beside the target, synced, then renamed.
+"""Writes GGUF files: streamed to a temporary file, synced, then published under their names.
 
-Whoever opens the target path sees the whole new file or what was there before, never a part.
+Whoever opens a target path sees the whole new file or what was there before, never a part. Tensor
+data is encoded on several threads, a few blocks ahead of what is written.
 """
 
-import contextlib
+import itertools
 import os
-import secrets
+import shutil
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-import numpy.typing as npt
-
+from .encode import Job
 from .errors import OutputError, quoted
+from .ggml import Bytes
 from .gguf_values import Value, encode_metadata, encode_string
+from .staging import staged
 
 ALIGNMENT = 32
 _VERSION = 3
 
-Blocks = Callable[[], Iterator[npt.NDArray[np.generic]]]
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class TensorData:
-    """One tensor to write. `shape` is [out, in]: GGUF stores it reversed."""
+    """One tensor to write. `shape` is [out, in]: GGUF stores it reversed.
+
+    `jobs` begins a new pass over the blocks of its data, `nbytes` in all.
+    """
 
     name: str
     shape: tuple[int, ...]
     type_id: int
     nbytes: int
-    blocks: Blocks
+    jobs: Callable[[], Iterator[Job]]
 
 
-def write_gguf(
-    path: Path, metadata: Mapping[str, Value], tensors: Sequence[TensorData], *, force: bool
+@dataclass(frozen=True, slots=True)
+class GgufFile:
+    """What one file will hold. Its numbers are read and encoded only when it is written."""
+
+    metadata: Mapping[str, Value]
+    tensors: Sequence[TensorData]
+
+    @property
+    def nbytes(self) -> int:
+        """The exact size of the file."""
+        return len(self.header()) + sum(_padded(tensor.nbytes) for tensor in self.tensors)
+
+    def header(self) -> bytes:
+        """Everything before the tensor data, padded to where that begins."""
+        parts = [
+            struct.pack("<4sIQQ", b"GGUF", _VERSION, len(self.tensors), len(self.metadata)),
+            encode_metadata(self.metadata),
+        ]
+        offset = 0
+        for tensor in self.tensors:
+            dims = tensor.shape[::-1]
+            parts.append(encode_string(tensor.name))
+            parts.append(struct.pack(f"<I{len(dims)}Q", len(dims), *dims))
+            parts.append(struct.pack("<IQ", tensor.type_id, offset))
+            offset += _padded(tensor.nbytes)
+        header = b"".join(parts)
+        return header + bytes(_padded(len(header)) - len(header))
+
+
+def write_files(
+    files: Mapping[Path, GgufFile], *, force: bool, progress: Progress | None = None
 ) -> None:
-    """Publishes a complete file at `path`, or raises and leaves nothing behind.
+    """Publishes every file complete, or raises and leaves nothing behind.
 
-    Raises OutputError when `path` exists and `force` is not set, or when writing fails.
+    `progress` is called with the bytes written and the bytes in all. Raises OutputError when a path
+    exists and `force` is not set, when there is too little room, or when writing fails.
     """
-    _refuse_existing(path, force)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with temporary.open("xb") as file:
-            _write(file, metadata, tensors)
-            file.flush()
-            os.fsync(file.fileno())
-        _refuse_existing(path, force)
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise OutputError(
-            f"{quoted(path, 200)} cannot be written: {error.strerror or error}."
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    for path in files:
+        refuse_existing(path, force)
+    _require_room(files)
+    meter = _Meter(sum(file.nbytes for file in files.values()), progress)
+    threads = _processors()
+    with ThreadPoolExecutor(threads, "encode") as pool, ExitStack() as stack:
+        stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+        outputs = []
+        for path, file in files.items():
+            with _named(path):
+                output = stack.enter_context(staged(path))
+                outputs.append(output)
+                _write(output.stream, file, pool, threads + 2, meter)
+                output.sync()
+        for path, output in zip(files, outputs, strict=True):
+            refuse_existing(path, force)
+            with _named(path):
+                output.publish()
 
 
-def _refuse_existing(path: Path, force: bool) -> None:
+def refuse_existing(path: Path, force: bool) -> None:
+    """Raises OutputError where `path` must not be written."""
     if path.is_dir():
         raise OutputError(f"{quoted(path, 200)} is a folder: name a file to write.")
-    if path.exists() and not force:
+    if not path.parent.is_dir():
+        raise OutputError(f"The folder {quoted(path.parent, 200)} does not exist: create it first.")
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{quoted(path, 200)} is not a regular file: name a file to write.")
+    if os.path.lexists(path) and not force:
         raise OutputError(f"{quoted(path, 200)} exists already: pass --force to replace it.")
 
 
-def _write(file: BinaryIO, metadata: Mapping[str, Value], tensors: Sequence[TensorData]) -> None:
-    file.write(struct.pack("<4sIQQ", b"GGUF", _VERSION, len(tensors), len(metadata)))
-    file.write(encode_metadata(metadata))
-    offset = 0
-    for tensor in tensors:
-        dims = tensor.shape[::-1]
-        file.write(encode_string(tensor.name))
-        file.write(struct.pack(f"<I{len(dims)}Q", len(dims), *dims))
-        file.write(struct.pack("<IQ", tensor.type_id, offset))
-        offset += _padded(tensor.nbytes)
-    _pad(file)
-    for tensor in tensors:
-        begin = file.tell()
-        for block in tensor.blocks():
-            file.write(np.ascontiguousarray(block).data)
-        written = file.tell() - begin
+def _require_room(files: Mapping[Path, GgufFile]) -> None:
+    for folder, group in itertools.groupby(sorted(files), key=lambda path: path.parent):
+        needed = sum(files[path].nbytes for path in group)
+        free = shutil.disk_usage(folder).free
+        if needed > free:
+            raise OutputError(
+                f"{quoted(folder, 200)} has {free / 1e9:.2f} GB free and {needed / 1e9:.2f} GB are "
+                "needed: make room, or write elsewhere with -o."
+            )
+
+
+def _write(
+    stream: BinaryIO, file: GgufFile, pool: ThreadPoolExecutor, ahead: int, meter: "_Meter"
+) -> None:
+    header = file.header()
+    stream.write(header)
+    meter.add(len(header))
+    blocks = _in_order(pool, (job for tensor in file.tensors for job in tensor.jobs()), ahead)
+    for tensor in file.tensors:
+        written = 0
+        while written < tensor.nbytes:
+            block = next(blocks)
+            stream.write(block.data)
+            written += block.nbytes
+            meter.add(block.nbytes)
         if written != tensor.nbytes:
             raise OutputError(
                 f"Tensor {quoted(tensor.name)} came out as {written} bytes, not {tensor.nbytes}."
             )
-        _pad(file)
+        stream.write(bytes(_padded(written) - written))
+        meter.add(_padded(written) - written)
+
+
+def _in_order(pool: ThreadPoolExecutor, jobs: Iterable[Job], ahead: int) -> Iterator[Bytes]:
+    """Results in the order of the jobs; at most `ahead` of them are begun and not yet taken."""
+    waiting: deque[Future[Bytes]] = deque()
+    for job in jobs:
+        waiting.append(pool.submit(job))
+        if len(waiting) >= ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _pad(file: BinaryIO) -> None:
-    file.write(bytes(_padded(file.tell()) - file.tell()))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the rename itself durable where the system can do that (not on Windows)."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turns a failure of the system into an error that names the output."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{quoted(path, 200)} cannot be written: {error.strerror or error}."
+        ) from error
+
+
+class _Meter:
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            self._progress(self._done, self._total)

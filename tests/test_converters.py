@@ -47,8 +47,8 @@ def test_target_logits_match_the_reference_beyond_the_window(pair: tuple[Path, P
         llama_runner.context(model) as context,
     ):
         logits, hidden = llama_runner.prefill(context, PROMPT, tiny.VOCAB, tiny.HIDDEN)
-    assert relative_error(logits, run.logits) < 5e-4
-    assert relative_error(hidden, run.hidden) < 5e-4
+    assert relative_error(logits, run.logits) < 2e-3
+    assert relative_error(hidden, run.hidden) < 2e-3
     assert (logits.argmax(axis=1) == run.logits.argmax(axis=1)).all()
 
 
@@ -72,8 +72,8 @@ def test_drafter_matches_the_reference_over_four_chained_steps(pair: tuple[Path,
                 draft_weights, draft_config, embedded, expected_state, position, run, GELU
             )
             logits, state = llama_runner.draft(drafter, token, state, position, tiny.VOCAB)
-            assert relative_error(logits, expected) < 5e-4
-            assert relative_error(state, expected_state) < 5e-4
+            assert relative_error(logits, expected) < 2e-3
+            assert relative_error(state, expected_state) < 2e-3
             token = int(logits.argmax())
             assert token == int(expected.argmax())
 

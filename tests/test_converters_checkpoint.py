@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from shutil import _ntuple_diskusage as Usage
 from typing import Any
 
 import numpy as np
@@ -18,8 +23,8 @@ from gemmachat.converters import (
     OutputError,
     convert,
 )
-from gemmachat.converters.__main__ import main
 from gemmachat.converters.checkpoint import open_checkpoint
+from gemmachat.converters.gguf_source import read_gguf
 
 from gemmachat.gguf_info import read_header
 
@@ -107,8 +112,7 @@ def test_shards_are_read_like_one_file(tmp_path: Path) -> None:
     sharded(tmp_path, {"a": "a.safetensors", "b": "b.safetensors"})
     checkpoint = open_checkpoint(tmp_path)
     for name, tensor in TWO.items():
-        rows = np.concatenate(list(checkpoint.float_rows(name)))
-        assert np.array_equal(rows.reshape(tensor.shape), tensor)
+        assert np.array_equal(checkpoint.tensors[name].floats(), tensor)
 
 
 @pytest.mark.parametrize(
@@ -253,12 +257,15 @@ def test_drafter_config_that_cannot_be_converted_is_refused(
     assert expected in str(caught.value)
 
 
-def replaced(folder: Path, change: Callable[[tiny.Tensors], tiny.Tensors]) -> None:
+def replaced(
+    folder: Path, change: Callable[[tiny.Tensors], tiny.Tensors], dtype: str = "F32"
+) -> None:
     """Write the target's tensors anew after `change`."""
     tensors = tiny.stored_names(tiny.target_tensors(tiny.target_config()))
-    (folder / "model.safetensors").write_bytes(tiny.safetensors(change(tensors)))
+    (folder / "model.safetensors").write_bytes(tiny.safetensors(change(tensors), dtype))
 
 
+UP = "model.layers.0.mlp.up_proj.weight"
 NORM, SCALE, HEAD = "model.norm.weight", "model.layers.0.layer_scalar", "lm_head.weight"
 
 
@@ -270,8 +277,6 @@ NORM, SCALE, HEAD = "model.norm.weight", "model.layers.0.layer_scalar", "lm_head
         (lambda all_: all_ | {HEAD: np.ones((2, 2), np.float32)}, "set tie_word_embeddings"),
         (lambda all_: all_ | {HEAD: -all_["model.embed_tokens.weight"]}, "is not the embedding"),
         (lambda all_: all_ | {NORM: np.ones(tiny.HIDDEN, np.int64)}, "has type I64"),
-        (lambda all_: all_ | {SCALE: np.array([np.nan], np.float32)}, "finite"),
-        (lambda all_: all_ | {SCALE: np.array([np.inf], np.float32)}, "finite"),
         (lambda all_: all_ | {SCALE: np.ones((1, 1), np.float32)}, "shape"),
     ],
 )
@@ -323,48 +328,116 @@ def test_existing_output_is_kept_unless_forced(tmp_path: Path) -> None:
     assert read_header(output).architecture == "gemma4"
 
 
-def test_failure_in_the_middle_keeps_the_old_file(tmp_path: Path) -> None:
+def nan_in_up_projection(all_: tiny.Tensors) -> tiny.Tensors:
+    weights = all_[UP].copy()
+    weights[0, 3], weights[1, 5] = np.nan, -np.inf
+    return all_ | {UP: weights}
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+def test_strict_refuses_weights_that_are_not_finite(tmp_path: Path, dtype: str) -> None:
     tiny.write_target(tmp_path / "target")
-    replaced(tmp_path / "target", lambda all_: all_ | {SCALE: np.array([np.nan], np.float32)})
+    replaced(tmp_path / "target", nan_in_up_projection, dtype)
     output = tmp_path / "out.gguf"
     output.write_bytes(b"precious")
-    with pytest.raises(CheckpointError):
-        convert(tmp_path / "target", output, quant="F32", force=True)
+    with pytest.raises(CheckpointError, match=rf"'{UP}' in 'model.safetensors' .* not finite"):
+        convert(tmp_path / "target", output, quant="Q8_0", strict=True, force=True)
     assert output.read_bytes() == b"precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.gguf", "target"]
 
 
+@pytest.mark.parametrize("quant", ["F32", "Q4_0", "Q4_K_M"])
+def test_weights_that_are_not_finite_are_named_and_spoil_no_block(
+    tmp_path: Path, quant: str
+) -> None:
+    tiny.write_target(tmp_path / "target")
+    replaced(tmp_path / "target", nan_in_up_projection)
+    report = convert(tmp_path / "target", tmp_path / "out.gguf", quant=quant)
+    assert len(report.notes) == 1
+    assert f"'{UP}' holds 2 weights" in report.notes[0]
+    stored = read_gguf(tmp_path / "out.gguf").tensors["blk.0.ffn_up.weight"].floats()
+    assert np.count_nonzero(~np.isfinite(stored)) == (2 if quant == "F32" else 0)
+
+
+def test_killed_conversion_leaves_nothing(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    script = (
+        "import os, sys; from pathlib import Path; from gemmachat.converters import convert; "
+        "convert(Path('target'), Path('out.gguf'), quant='F32', "
+        "progress=lambda done, total: os.kill(os.getpid(), 9) if done > total // 2 else None)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["target"]
+
+
+@pytest.mark.parametrize("nameless", [True, False])
 def test_interrupt_in_the_middle_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
 ) -> None:
     def interrupted(_descriptor: int) -> None:
-        assert [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+        parts = [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+        assert bool(parts) != nameless
         raise KeyboardInterrupt
 
     tiny.write_target(tmp_path / "target")
-    monkeypatch.setattr("gemmachat.converters.write.os.fsync", interrupted)
+    if not nameless:  # as on a file system without files that have no name
+        monkeypatch.delattr("gemmachat.converters.staging.os.O_TMPFILE")
+    monkeypatch.setattr("gemmachat.converters.staging.os.fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         convert(tmp_path / "target", tmp_path / "out.gguf", quant="F32")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["target"]
 
 
-@pytest.mark.parametrize("place", ["absent/out.gguf", "target"])
-def test_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
-    tiny.write_target(tmp_path / "target")
-    with pytest.raises(OutputError, match=Path(place).name):
-        convert(tmp_path / "target", tmp_path / place, quant="F32", force=True)
-
-
-def test_command_line_reports_one_line_and_the_exit_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_both_kinds_of_temporary_file_are_published_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.write_target(tmp_path / "target")
-    output = tmp_path / "out.gguf"
-    assert main([str(tmp_path / "target"), "-o", str(output), "--quant", "F16"]) == 0
-    assert main([str(tmp_path / "target"), "-o", str(output)]) == 1
-    assert main([str(tmp_path / "absent"), "-o", str(output)]) == 3
-    (tmp_path / "target" / "config.json").write_text("{")
-    assert main([str(tmp_path / "target"), "-o", str(output), "--force"]) == 4
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 3
-    assert all(line.startswith("error: ") for line in lines)
+    convert(tmp_path / "target", tmp_path / "nameless.gguf", quant="Q8_0")
+    monkeypatch.delattr("gemmachat.converters.staging.os.O_TMPFILE")
+    convert(tmp_path / "target", tmp_path / "named.gguf", quant="Q8_0")
+    assert (tmp_path / "named.gguf").read_bytes() == (tmp_path / "nameless.gguf").read_bytes()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from gemmachat.converters import OutputError, convert
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    convert(Path("target"), Path("out.gguf"), quant="F32", drafter=Path("drafter"), force=True)
+except OutputError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_full_disk_in_the_middle_keeps_the_old_file(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    tiny.write_drafter(tmp_path / "drafter")
+    (tmp_path / "out.gguf").write_bytes(b"precious")
+    ended = subprocess.run(
+        [sys.executable, "-c", LIMITED], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == "'out.gguf' cannot be written: File too large.\n"
+    assert (tmp_path / "out.gguf").read_bytes() == b"precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drafter", "out.gguf", "target"]
+
+
+def test_too_little_room_is_noticed_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.write_target(tmp_path / "target")
+    monkeypatch.setattr("gemmachat.converters.write.shutil.disk_usage", lambda _: Usage(10, 9, 1))
+    with pytest.raises(OutputError, match=r"0\.00 GB free"):
+        convert(tmp_path / "target", tmp_path / "out.gguf", quant="F32")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["target"]
+
+
+@pytest.mark.parametrize("place", ["absent/out.gguf", "target", "pipe"])
+def test_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
+    tiny.write_target(tmp_path / "target")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OutputError, match=place.split("/")[0]):
+        convert(tmp_path / "target", tmp_path / place, quant="F32", force=True)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import tiny_checkpoint as tiny
 from gemmachat.converters import gguf_values as values
-from gemmachat.converters.conversion import Plan, plan_file
-from gemmachat.converters.write import TensorData, write_gguf
+from gemmachat.converters.conversion import plan_file
+from gemmachat.converters.write import GgufFile, TensorData, write_files
 
 from gemmachat.errors import DamagedFileError, GemmachatError, PairMismatchError
 from gemmachat.gguf_info import check_pair, read_header
@@ -41,11 +41,11 @@ def variant(
     tensors: Callable[[list[TensorData]], list[TensorData]] = lambda plan: plan,
 ) -> Path:
     """The tiny target or drafter with some keys replaced, or dropped where the value is None."""
-    plan: Plan = plan_file(root / kind, quant="F32")
+    plan = plan_file(root / kind, quant="F32")
     metadata = {**plan.metadata, **(keys or {})}
     kept = {key: value for key, value in metadata.items() if value is not None}
     path = root / f"{kind}.gguf"
-    write_gguf(path, kept, tensors(plan.tensors), force=True)
+    write_files({path: GgufFile(kept, tensors(list(plan.tensors)))}, force=True)
     return path
 
 
@@ -62,7 +62,7 @@ def retyped(name: str, kind: int, nbytes: Callable[[int], int]) -> Callable[...,
 
 
 def blank(name: str, shape: tuple[int, ...], kind: int, nbytes: int) -> TensorData:
-    return TensorData(name, shape, kind, nbytes, lambda: iter([np.zeros(nbytes, np.uint8)]))
+    return TensorData(name, shape, kind, nbytes, lambda: iter([lambda: np.zeros(nbytes, np.uint8)]))
 
 
 def without(name: str) -> Callable[[list[TensorData]], list[TensorData]]:
