@@ -71,7 +71,7 @@ def load_catalog(path: Path | None = None) -> dict[str, CatalogEntry]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise NotFoundError(f"the model catalog {path} is missing: reinstall gemmachat") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedFileError(f"{path} is not valid TOML: {error}") from error
     return {name: _entry(path, name, table) for name, table in tables.items()}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, looks_like_model, re
 from gemmachat.engine import MAX_THREADS, DraftPolicy, Engine
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
 from gemmachat.interrupt import INTERRUPTED, exit_on_interrupt
-from gemmachat.native import MAX_DRAFT
+from gemmachat.native import MAX_DRAFT, installed_version
 from gemmachat.render import Screen
 from gemmachat.sampling import SamplingParams
 
@@ -67,7 +66,11 @@ def _outcome(arguments: Sequence[str], screen: Screen) -> tuple[int, str | None]
         return MemoryLimitError.exit_code, "there is not enough memory"
     except OSError as error:
         screen.abandon_output()
-        return GemmachatError.exit_code, f"reading or writing failed: {error.strerror or error}"
+        what = "" if error.filename is None else f"{error.filename} "
+        return (
+            GemmachatError.exit_code,
+            f"reading or writing {what}failed: {error.strerror or error}",
+        )
 
 
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:
@@ -85,7 +88,7 @@ def _invoke(arguments: Sequence[str], screen: Screen) -> int:
 
 def _show_version(context: typer.Context, value: bool) -> None:
     if value:
-        context.obj.result(f"gemmachat {version('gemmachat')}")
+        context.obj.result(f"gemmachat {installed_version('gemmachat')}")
         raise typer.Exit
 
 

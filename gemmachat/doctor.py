@@ -7,13 +7,12 @@ import platform
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gemmachat import native
 from gemmachat.catalog import DEFAULT_MODEL, resolve
 from gemmachat.engine import default_threads
-from gemmachat.errors import GemmachatError
+from gemmachat.errors import EngineError, GemmachatError
 from gemmachat.gguf_info import check_pair, read_header
 
 _LIBRARY = re.compile(r"(lib(?:llama|ggml|gemmachat)[a-z0-9-]*)\.(?:so|dylib)")
@@ -98,8 +97,8 @@ def _embedded_pair() -> dict[str, object]:
 
 def _version(package: str) -> str | None:
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return native.installed_version(package)
+    except EngineError:
         return None
 
 

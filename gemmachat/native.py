@@ -6,7 +6,6 @@ Everything mirrors `native/gemmachat.h`, where it is documented.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 
 from gemmachat.errors import EngineError
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MAX_DRAFT = 7
 MAX_WIDTH = MAX_DRAFT + 1
 
@@ -207,6 +206,16 @@ def library_info() -> dict[str, object]:
     }
 
 
+def installed_version(package: str) -> str:
+    """The release of an installed package. Raises `EngineError` when it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise EngineError(f"{package} is not installed properly: reinstall gemmachat") from None
+
+
 def _load_llama() -> ctypes.CDLL:
     """Opens the very file that `import llama_cpp` opens, so that the process has one copy.
 
@@ -219,7 +228,7 @@ def _load_llama() -> ctypes.CDLL:
         spec.submodule_search_locations[0], "lib"
     )
     path = os.path.join(folder, "libllama.so")
-    if not os.path.exists(path):
+    if sys.platform == "darwin" and not os.path.exists(path):
         path = os.path.join(folder, "libllama.dylib")
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # read once, when the library is loaded
     try:
@@ -246,18 +255,21 @@ def _load() -> ctypes.CDLL:
         lib = ctypes.CDLL(str(path))
     except OSError as error:
         raise EngineError(f"cannot load {path}: {error}") from error
-    lib.gc_abi_version.restype = ctypes.c_uint32
-    if lib.gc_abi_version() != ABI_VERSION:
-        raise EngineError(
-            f"{path} speaks ABI version {lib.gc_abi_version()} and this package needs "
-            f"{ABI_VERSION}: reinstall gemmachat"
-        )
-    for name, (restype, argtypes) in _SIGNATURES.items():
-        function = getattr(lib, name)
-        function.restype = restype
-        function.argtypes = argtypes
+    try:
+        lib.gc_abi_version.restype = ctypes.c_uint32
+        if lib.gc_abi_version() != ABI_VERSION:
+            raise EngineError(
+                f"{path} speaks ABI version {lib.gc_abi_version()} and this package needs "
+                f"{ABI_VERSION}: reinstall gemmachat"
+            )
+        for name, (restype, argtypes) in _SIGNATURES.items():
+            function = getattr(lib, name)
+            function.restype = restype
+            function.argtypes = argtypes
+    except AttributeError as error:
+        raise EngineError(f"{path} is not gemmachat's: reinstall gemmachat ({error})") from None
     built_for = lib.gc_built_for().decode()
-    installed = importlib.metadata.version("llama-cpp-python")
+    installed = installed_version("llama-cpp-python")
     if built_for != installed:
         raise EngineError(
             f"{path} was built for llama-cpp-python {built_for} and {installed} is installed: "

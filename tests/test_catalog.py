@@ -42,6 +42,7 @@ def test_entry_is_read(tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         ("[demo]", "[demo", "not valid TOML"),
+        ("[demo]", f"x = {'[' * 100_000}", "not valid TOML"),
         ("[demo]", '["../demo"]', "has a name"),
         ("[demo]", "x = 1\n[demo]", "'x' is not a table"),
         ("context", "contxt", "unknown key 'contxt'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import signal
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import Command
 from fakes import ByteVocab, FakeEngine
+
+from gemmachat import catalog
 
 VOCAB = ByteVocab()
 
@@ -339,6 +342,40 @@ def test_agreement_claims_no_more_than_is_known(
 ) -> None:
     done = command("run", "tiny", "hi", "--stats", *arguments.split(), engine=FakeEngine())
     assert said in done.err
+
+
+# ---- damaged installations -----------------------------------------------------------------------
+
+
+def test_missing_part_of_the_installation_is_named(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    done = command("--version")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "error: gemmachat is not installed properly: reinstall gemmachat\n"
+
+
+def test_missing_module_is_one_sentence(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gemmachat.ask", None)
+    done = command("run", "tiny", "hi")
+    assert done.code == 1
+    assert done.err.startswith("error: gemmachat cannot be loaded: reinstall it (")
+    assert done.err.count("\n") == 1
+
+
+def test_file_that_cannot_be_read_is_named(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "models.toml").mkdir()
+    monkeypatch.setattr(catalog, "_PACKAGE", tmp_path)
+    done = command("run", "tiny", "hi")
+    assert done.code == 1
+    assert str(tmp_path / "models.toml") in done.err
+    assert done.err.count("\n") == 1
 
 
 # ---- real processes ------------------------------------------------------------------------------

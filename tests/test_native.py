@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -36,8 +37,25 @@ def test_another_abi_version_is_refused_with_both_named(monkeypatch):
 
 def test_another_llama_cpp_python_is_refused_with_both_named(monkeypatch):
     monkeypatch.setattr(native, "_library", None)
-    monkeypatch.setattr(native.importlib.metadata, "version", lambda name: "9.9.9")
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "9.9.9")
     with pytest.raises(EngineError, match=r"built for llama-cpp-python 0\.\d.* 9\.9\.9 is"):
+        native.library()
+
+
+def test_llama_cpp_python_without_its_metadata_is_refused(monkeypatch):
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(native, "_library", None)
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    with pytest.raises(EngineError, match="llama-cpp-python is not installed properly"):
+        native.library()
+
+
+def test_another_library_in_place_of_ours_is_refused(monkeypatch):
+    monkeypatch.setattr(native, "_library", None)
+    monkeypatch.setattr(native, "_library_path", lambda: Path(native._load_llama()._name))
+    with pytest.raises(EngineError, match=r"libllama.* is not gemmachat's: reinstall"):
         native.library()
 
 
