@@ -5,20 +5,24 @@ The public API. Everything else may change without notice.
 
 from __future__ import annotations
 
-from gemmachat.engine import Engine, Session, TokenEvent
-from gemmachat.errors import (
-    ContextFullError,
-    DamagedFileError,
-    EngineError,
-    GemmachatError,
-    MemoryLimitError,
-    NotFoundError,
-    PairMismatchError,
-    UsageError,
-)
-from gemmachat.prompt import Message, PromptFormat
-from gemmachat.sampling import SamplingParams
-from gemmachat.stats import Stats
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemmachat.engine import Engine, Session, TokenEvent
+    from gemmachat.errors import (
+        ContextFullError,
+        DamagedFileError,
+        EngineError,
+        GemmachatError,
+        MemoryLimitError,
+        NotFoundError,
+        PairMismatchError,
+        UsageError,
+    )
+    from gemmachat.prompt import Message, PromptFormat
+    from gemmachat.sampling import SamplingParams
+    from gemmachat.stats import Stats
 
 __all__ = [
     "ContextFullError",
@@ -37,3 +41,14 @@ __all__ = [
     "TokenEvent",
     "UsageError",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import what is used when it is used: the command must start quickly."""
+        if name in __all__:
+            for module in ("errors", "sampling", "stats", "prompt", "engine"):
+                home = import_module(f"gemmachat.{module}")
+                if hasattr(home, name):
+                    return getattr(home, name)
+        raise AttributeError(f"module 'gemmachat' has no attribute {name!r}")

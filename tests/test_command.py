@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -183,3 +185,20 @@ def test_too_little_memory_is_one_sentence_and_exit_code_five(megabytes, argumen
     assert b"memory" in done.stderr
     assert done.stderr.startswith(b"error: ")
     assert done.stderr.count(b"\n") == 1
+
+
+def test_interrupt_while_the_command_is_still_being_imported_exits_with_130_silently(tmp_path):
+    (tmp_path / "typer.py").write_text(
+        "print('importing', flush=True)\nimport time\ntime.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gemmachat", "run"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdout.readline() == b"importing\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 130
