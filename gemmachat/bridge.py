@@ -73,7 +73,8 @@ def _free_with(
             free(pointer)
 
     finalizer = weakref.finalize(owner, free_here)
-    finalizer.atexit = False  # threads that are still inside a call die with the process
+    # Not at exit: threads that are still inside a call die with the process.
+    finalizer.atexit = False  # type: ignore[misc]
     return finalizer
 
 

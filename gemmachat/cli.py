@@ -66,11 +66,10 @@ def _outcome(arguments: Sequence[str], screen: Screen) -> tuple[int, str | None]
         return MemoryLimitError.exit_code, "there is not enough memory"
     except OSError as error:
         screen.abandon_output()
-        what = "" if error.filename is None else f"{error.filename} "
-        return (
-            GemmachatError.exit_code,
-            f"reading or writing {what}failed: {error.strerror or error}",
-        )
+        what = "reading or writing" if error.filename is None else f"access to {error.filename}"
+        return GemmachatError.exit_code, f"{what} failed: {error.strerror or error}"
+    except ImportError as error:
+        return GemmachatError.exit_code, f"gemmachat cannot be loaded: reinstall it ({error})"
 
 
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:
