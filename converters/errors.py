@@ -1,6 +1,7 @@
 """The errors of a conversion. Each class carries the exit code of the command that fails with it.
 
 ConversionError             1  something failed
+├── OptionError             2  a choice that makes no sense
 ├── CheckpointNotFoundError 3  the checkpoint, or a file of it, is not there
 ├── CheckpointError         4  the checkpoint is damaged, or not one that can be converted
 └── OutputError             1  the output cannot be written
@@ -13,6 +14,12 @@ class ConversionError(Exception):
     """Base of every error that a conversion raises on purpose."""
 
     exit_code = 1
+
+
+class OptionError(ConversionError):
+    """A choice that makes no sense."""
+
+    exit_code = 2
 
 
 class CheckpointNotFoundError(ConversionError):

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from gguf.constants import GGMLQuantizationType as Kind
 
-from .errors import CheckpointError, ConversionError, quoted
+from .errors import CheckpointError, OptionError, quoted
 from .ggml import block_size
 
 Shape: TypeAlias = tuple[int, ...]
@@ -71,11 +71,11 @@ _DOWN = (".ffn_down.weight", ".ffn_down_exps.weight")
 
 
 def find_quantization(name: str) -> Quantization:
-    """The choice called `name`. Raises ConversionError, naming the choices there are."""
+    """The choice called `name`. Raises OptionError, naming the choices there are."""
     try:
         return QUANTIZATIONS[name.upper()]
     except KeyError:
-        raise ConversionError(
+        raise OptionError(
             f"Quantization {quoted(name)} is not known: choose one of {', '.join(QUANTIZATIONS)}."
         ) from None
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gemmachat import cli_convert
 from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, looks_like_model, resolve
 from gemmachat.engine import MAX_THREADS, DraftPolicy, Engine
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
@@ -34,6 +35,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+app.command()(cli_convert.convert)
 
 
 def open_engine(model: ResolvedModel, threads: int | None = None) -> Engine:

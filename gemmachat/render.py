@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -20,6 +21,7 @@ from gemmachat.sanitize import safe_line, safe_text
 if TYPE_CHECKING:
     from gemmachat.stats import Stats
 
+_SECONDS_BETWEEN_LINES = 5.0
 _DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
 
 
@@ -85,6 +87,13 @@ class Screen:
         if self._colour:
             self._tell(f"\r\x1b[K{safe_line(line)}")
 
+    @contextmanager
+    def transfer(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """Show how far a long copy is; the block calls what it gets with bytes done and in all."""
+        show = _Bar(what) if self._colour else _Lines(what, self._tell)
+        with show:
+            yield show.update
+
     def read_line(self, prompt: str) -> str | None:
         """Ask for a line on a terminal; None at the end of input.
 
@@ -130,6 +139,66 @@ class Screen:
 
     def _styled(self, style: str, text: str) -> str:
         return f"{style}{text}{_RESET}" if self._colour else text
+
+
+class _Bar:
+    """A bar with bytes, rate and time left, on a terminal."""
+
+    def __init__(self, what: str) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        self._shown = Progress(
+            TextColumn(what),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._shown.add_task(what, total=None)
+
+    def __enter__(self) -> None:
+        self._shown.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._shown.stop()
+
+    def update(self, done: int, total: int) -> None:
+        """Move the bar."""
+        self._shown.update(self._task, completed=done, total=total)
+
+
+class _Lines:
+    """A line now and then, where a bar cannot be drawn."""
+
+    def __init__(self, what: str, tell: Callable[[str], None]) -> None:
+        self._what, self._tell = what, tell
+        self._began = self._told = time.monotonic()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, done: int, total: int) -> None:
+        """Write a line if the last one is long enough ago."""
+        now = time.monotonic()
+        if now - self._told >= _SECONDS_BETWEEN_LINES:
+            self._told = now
+            left = (now - self._began) * (total - done) / done
+            self._tell(
+                f"{self._what}: {done / 1e9:.2f} of {total / 1e9:.2f} GB, {left:.0f} s left\n"
+            )
 
 
 def _standard(stream: TextIO | None) -> TextIO:

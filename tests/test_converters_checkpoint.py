@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from shutil import _ntuple_diskusage as Usage
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -429,7 +429,9 @@ def test_too_little_room_is_noticed_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny.write_target(tmp_path / "target")
-    monkeypatch.setattr("gemmachat.converters.write.shutil.disk_usage", lambda _: Usage(10, 9, 1))
+    monkeypatch.setattr(
+        "gemmachat.converters.write.shutil.disk_usage", lambda _: SimpleNamespace(free=1)
+    )
     with pytest.raises(OutputError, match=r"0\.00 GB free"):
         convert(tmp_path / "target", tmp_path / "out.gguf", quant="F32")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["target"]
