@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-Tensors = dict[str, npt.NDArray[Any]]
+import random_weights
+from random_weights import Tensors
 
 SPECIAL = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<|channel>", "<|turn>", "<turn|>")
 MERGES = ("h e", "l l", "he ll", "hell o", "▁ hello", "世 界", "\n \n", "\n\n \n")
@@ -88,49 +88,11 @@ def drafter_config(**changes: Any) -> dict[str, Any]:
 
 def target_tensors(config: dict[str, Any], seed: int = 0) -> Tensors:
     """Random weights under checkpoint names without the `model.` prefix."""
-    rng = np.random.default_rng(seed)
-    layers, hidden, vocab = (
-        config[key] for key in ("num_hidden_layers", "hidden_size", "vocab_size")
-    )
-    width = config["hidden_size_per_layer_input"]
-    first_shared = layers - config["num_kv_shared_layers"]
-    tensors = {
-        "embed_tokens.weight": _random(rng, vocab, hidden, scale=0.3),
-        "embed_tokens_per_layer.weight": _random(rng, vocab, width * layers, scale=0.3),
-        "per_layer_model_projection.weight": _random(rng, width * layers, hidden),
-        "per_layer_projection_norm.weight": _norm(rng, width),
-        "norm.weight": _norm(rng, hidden),
-    }
-    for index in range(layers):
-        wide = 2 if index >= first_shared and config["use_double_wide_mlp"] else 1
-        layer = _layer_tensors(rng, config, index, config["intermediate_size"] * wide)
-        if index < first_shared:
-            layer |= _key_value_tensors(rng, config, index)
-        layer |= {
-            "per_layer_input_gate.weight": _random(rng, width, hidden),
-            "per_layer_projection.weight": _random(rng, hidden, width),
-            "post_per_layer_input_norm.weight": _norm(rng, hidden),
-        }
-        tensors |= {f"layers.{index}.{name}": tensor for name, tensor in layer.items()}
-    return tensors
+    return random_weights.target_weights(config, seed)
 
 
 def drafter_tensors(config: dict[str, Any], seed: int = 1) -> Tensors:
-    rng = np.random.default_rng(seed)
-    text, backbone = config["text_config"], config["backbone_hidden_size"]
-    hidden = text["hidden_size"]
-    tensors = {
-        "embed_tokens.weight": _random(rng, VOCAB, hidden, scale=0.3),
-        "norm.weight": _norm(rng, hidden),
-        "pre_projection.weight": _random(rng, hidden, 2 * backbone),
-        "post_projection.weight": _random(rng, backbone, hidden),
-        "masked_embedding.centroids.weight": _random(rng, CENTROIDS, hidden),
-        "masked_embedding.token_ordering": rng.permutation(VOCAB).astype(np.int64),
-    }
-    for index in range(text["num_hidden_layers"]):
-        layer = _layer_tensors(rng, text, index, text["intermediate_size"])
-        tensors |= {f"layers.{index}.{name}": tensor for name, tensor in layer.items()}
-    return tensors
+    return random_weights.drafter_weights(config, seed)
 
 
 def write_target(folder: Path, *, dtype: str = "F32", **changes: Any) -> Tensors:
@@ -176,11 +138,11 @@ def tokenizer_json() -> dict[str, Any]:
     }
 
 
-def stored_names(tensors: Tensors) -> Tensors:
+def stored_names(tensors: Tensors, prefix: str = "model.") -> Tensors:
     """The same tensors under the names that a checkpoint file gives them."""
     outside = ("pre_projection", "post_projection", "masked_embedding")
     return {
-        name if name.startswith(outside) else f"model.{name}": tensor
+        name if name.startswith(outside) else f"{prefix}{name}": tensor
         for name, tensor in tensors.items()
     }
 
@@ -210,13 +172,18 @@ def rounded(tensor: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     return (tensor.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def _write(folder: Path, config: dict[str, Any], tensors: Tensors, dtype: str) -> Tensors:
+def write_folder(folder: Path, config: dict[str, Any], stored: Tensors, dtype: str = "F32") -> None:
+    """A checkpoint of these tensors under their stored names, with the tokenizer above."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: rounded(tensor, dtype) for name, tensor in tensors.items()}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json()), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ bos_token }}"}))
-    (folder / "model.safetensors").write_bytes(safetensors(stored_names(tensors), dtype))
+    (folder / "model.safetensors").write_bytes(safetensors(stored, dtype))
+
+
+def _write(folder: Path, config: dict[str, Any], tensors: Tensors, dtype: str) -> Tensors:
+    tensors = {name: rounded(tensor, dtype) for name, tensor in tensors.items()}
+    write_folder(folder, config, stored_names(tensors), dtype)
     return tensors
 
 
@@ -228,49 +195,3 @@ def _encoded(tensor: npt.NDArray[Any], dtype: str) -> tuple[bytes, str]:
     if dtype == "F16":
         return tensor.astype(np.float16).tobytes(), "F16"
     return (tensor.view(np.uint32) >> 16).astype(np.uint16).tobytes(), "BF16"
-
-
-def _layer_tensors(
-    rng: np.random.Generator, config: dict[str, Any], index: int, feed_forward: int
-) -> Tensors:
-    hidden, head_dim = config["hidden_size"], _head_dim(config, index)
-    queries = head_dim * config["num_attention_heads"]
-    norms = (
-        "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
-        "post_feedforward_layernorm",
-    )  # fmt: skip
-    return {f"{name}.weight": _norm(rng, hidden) for name in norms} | {
-        "self_attn.q_proj.weight": _random(rng, queries, hidden),
-        "self_attn.q_norm.weight": _norm(rng, head_dim),
-        "self_attn.o_proj.weight": _random(rng, hidden, queries),
-        "mlp.gate_proj.weight": _random(rng, feed_forward, hidden),
-        "mlp.up_proj.weight": _random(rng, feed_forward, hidden),
-        "mlp.down_proj.weight": _random(rng, hidden, feed_forward),
-        "layer_scalar": _norm(rng, 1),
-    }
-
-
-def _key_value_tensors(rng: np.random.Generator, config: dict[str, Any], index: int) -> Tensors:
-    head_dim = _head_dim(config, index)
-    keys = head_dim * config["num_key_value_heads"]
-    return {
-        "self_attn.k_proj.weight": _random(rng, keys, config["hidden_size"]),
-        "self_attn.v_proj.weight": _random(rng, keys, config["hidden_size"]),
-        "self_attn.k_norm.weight": _norm(rng, head_dim),
-    }
-
-
-def _head_dim(config: dict[str, Any], index: int) -> int:
-    own = config["per_layer_config"].get(str(index), {})
-    return int(own.get("head_dim", config["head_dim"]))
-
-
-def _random(
-    rng: np.random.Generator, *shape: int, scale: float | None = None
-) -> npt.NDArray[np.float32]:
-    scale = 1.3 / np.sqrt(shape[-1]) if scale is None else scale
-    return (scale * rng.standard_normal(shape)).astype(np.float32)
-
-
-def _norm(rng: np.random.Generator, width: int) -> npt.NDArray[np.float32]:
-    return (1 + 0.3 * rng.standard_normal(width)).astype(np.float32)
