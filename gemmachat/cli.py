@@ -68,12 +68,16 @@ def _outcome(arguments: Sequence[str], screen: Screen) -> tuple[int, str | None]
         return error.exit_code, str(error)
     except MemoryError:
         return MemoryLimitError.exit_code, "there is not enough memory"
-    except OSError as error:
+    except (OSError, ImportError) as error:
         screen.abandon_output()
-        what = "reading or writing" if error.filename is None else f"access to {error.filename}"
-        return GemmachatError.exit_code, f"{what} failed: {error.strerror or error}"
-    except ImportError as error:
-        return GemmachatError.exit_code, f"gemmachat cannot be loaded: reinstall it ({error})"
+        return GemmachatError.exit_code, _failure(error)
+
+
+def _failure(error: OSError | ImportError) -> str:
+    if isinstance(error, ImportError):
+        return f"gemmachat cannot be loaded: reinstall it ({error})"
+    what = "reading or writing" if error.filename is None else f"access to {error.filename}"
+    return f"{what} failed: {error.strerror or error}"
 
 
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:

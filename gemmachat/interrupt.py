@@ -54,6 +54,7 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
     writer.setblocking(False)
 
     handled = 0
+    leaving = False
 
     def listen() -> None:
         while numbers := reader.recv(64):
@@ -66,7 +67,7 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
         # is for Python code that goes on all the same, such as a write that blocks.
         nonlocal handled
         handled += 1
-        if handled > 1:
+        if handled > 1 and not leaving:
             raise KeyboardInterrupt
 
     listener = threading.Thread(target=listen, name="interrupt", daemon=True)
@@ -83,6 +84,7 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
     try:
         yield interrupt
     finally:
+        leaving = True
         signal.signal(signal.SIGINT, old_handler)
         signal.set_wakeup_fd(old_descriptor)
         writer.close()  # ends the listener

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from gemmachat.ask import context_full, show_answer, show_stats
@@ -12,11 +13,13 @@ if TYPE_CHECKING:
     from gemmachat.render import Screen
 
 PROMPT = "> "
+LEAVE = ("/bye", "/exit", "/quit")
+SETTLED_S = 1.0  # a Ctrl-C sooner after an answer was stopped was still meant for it
 HELP = (
     "/help   show this",
     "/clear  start a new conversation",
     "/stats  figures of the last answer",
-    "/bye    leave (so do Ctrl-D, and Ctrl-C twice)",
+    "/bye    leave (so do /exit, /quit, Ctrl-D, and Ctrl-C twice)",
     "Ctrl-C stops an answer. A line that begins with a blank is never a command.",
 )
 
@@ -28,22 +31,27 @@ class Repl:
         self._chat = chat
         self._screen = screen
         self._stats = stats
+        self._stopped_at = -SETTLED_S
 
     def run(self) -> None:
         """Ask and answer until the user leaves."""
         leaving = False  # one Ctrl-C at the prompt
         while True:
+            asking = True
             try:
                 line = self._screen.read_line(PROMPT)
-                leaving = False
-                if line is None or line.rstrip() == "/bye":
+                asking = leaving = False
+                if line is None or line.rstrip() in LEAVE:
                     return
                 self._take(line)
-            except KeyboardInterrupt:  # noqa: PERF203 - at any moment of a turn
-                if leaving:
-                    return
-                leaving = True
-                self._screen.note("press Ctrl-C again or Ctrl-D to leave")
+            except KeyboardInterrupt:
+                if not asking:  # at any moment of a turn
+                    self._stopped()
+                elif monotonic() - self._stopped_at >= SETTLED_S:
+                    if leaving:
+                        return
+                    leaving = True
+                    self._screen.note("press Ctrl-C again or Ctrl-D to leave")
 
     def _take(self, line: str) -> None:
         if line.startswith("/") and line.rstrip()[1:].isalpha():
@@ -69,7 +77,7 @@ class Repl:
         try:
             answer = show_answer(self._chat, question, self._screen)
         except KeyboardInterrupt:  # the second one: the engine did not stop at once
-            self._screen.note("stopped")
+            self._stopped()
         except ContextFullError as error:
             self._screen.error(str(error))
             self._screen.note("/clear starts a new conversation")
@@ -79,6 +87,10 @@ class Repl:
             if answer.finish_reason == "context":
                 self._screen.error(context_full(answer, self._chat, "start afresh with /clear"))
             elif answer.finish_reason == "cancelled":
-                self._screen.note("stopped")
+                self._stopped()
             if self._stats:
                 show_stats(answer, self._chat, self._screen)
+
+    def _stopped(self) -> None:
+        self._stopped_at = monotonic()
+        self._screen.note("stopped")

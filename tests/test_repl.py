@@ -9,6 +9,8 @@ import pytest
 from conftest import Command, Finished
 from fakes import ByteVocab, FakeEngine
 
+from gemmachat import repl
+
 VOCAB = ByteVocab()
 Chat = Callable[..., Finished]
 
@@ -51,7 +53,7 @@ def test_blank_lines_are_no_questions(chat: Chat) -> None:
     assert prompts(engine) == []
 
 
-@pytest.mark.parametrize("line", ["/bye", "/bye "])
+@pytest.mark.parametrize("line", ["/bye", "/bye ", "/exit", "/quit"])
 def test_bye_leaves(chat: Chat, line: str) -> None:
     done = chat(FakeEngine(), [line, "never read"])
     assert (done.code, done.out) == (0, "")
@@ -136,6 +138,34 @@ def test_second_interrupt_during_an_answer_does_not_end_the_chat(chat: Chat) -> 
     done = chat(engine, ["lost", "b", EOFError])
     assert (done.code, done.out) == (0, "abc\ntwo\n")
     assert "lost" not in prompts(engine)[1]
+
+
+def test_interrupts_right_after_a_stopped_answer_do_not_end_the_chat(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repl, "monotonic", lambda: 100.0)
+    engine = FakeEngine("abcdef", "two", hang_at=3)
+
+    def stop() -> None:
+        engine.sessions[0].cancel()
+        engine.hang_at = None
+
+    engine.on_hang = stop
+    done = chat(engine, ["a", *[KeyboardInterrupt] * 3, "b", EOFError])
+    assert (done.code, done.out) == (0, "abc\ntwo\n")
+
+
+def test_interrupt_that_hits_a_command_does_not_count_as_the_first_at_the_prompt(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(repl, "show_stats", interrupt)
+    monkeypatch.setattr(repl, "SETTLED_S", 0.0)
+    engine = FakeEngine("one", "two")
+    done = chat(engine, ["a", "/stats", KeyboardInterrupt, "b", EOFError])
+    assert (done.code, done.out) == (0, "one\ntwo\n")
 
 
 def test_prompt_that_does_not_fit_is_told_and_the_chat_goes_on(chat: Chat) -> None:
