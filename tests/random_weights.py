@@ -92,9 +92,7 @@ def matrix(
     return (scale * rng.standard_normal(shape)).astype(np.float32)
 
 
-def vector(
-    rng: np.random.RandomState, width: int, *, mean: float = 1.0
-) -> npt.NDArray[np.float32]:
+def vector(rng: np.random.RandomState, width: int, *, mean: float = 1.0) -> npt.NDArray[np.float32]:
     return (mean + 0.3 * rng.standard_normal(width)).astype(np.float32)
 
 
