@@ -4,12 +4,19 @@ Imports nothing else from gemmachat, so that it can be used and read on its own.
 """
 
 from .conversion import convert
-from .errors import CheckpointError, CheckpointNotFoundError, ConversionError, OutputError
+from .errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    ConversionError,
+    OptionError,
+    OutputError,
+)
 
 __all__ = [
     "CheckpointError",
     "CheckpointNotFoundError",
     "ConversionError",
+    "OptionError",
     "OutputError",
     "convert",
 ]
