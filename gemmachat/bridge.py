@@ -39,6 +39,7 @@ _ERRORS: dict[int, type[GemmachatError]] = {
     3: DamagedFileError,
     4: MemoryLimitError,
     5: ContextFullError,
+    7: DamagedFileError,
 }
 
 

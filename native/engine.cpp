@@ -26,7 +26,10 @@ ModelPtr load(const char *path) {
 
 }  // namespace
 
-Engine::Engine(const char *target_path, const char *drafter_path) : target_(load(target_path)) {
+Engine::Engine(const char *target_path, const char *drafter_path)
+    : target_path_(target_path),
+      drafter_path_(drafter_path != nullptr ? drafter_path : ""),
+      target_(load(target_path)) {
     vocab_ = llama_model_get_vocab(target_.get());
     if (drafter_path != nullptr) {
         drafter_ = load(drafter_path);

@@ -22,6 +22,8 @@ public:
     // GC_LOAD_FAILED. drafter_path may be null.
     Engine(const char *target_path, const char *drafter_path);
 
+    const std::string &target_path() const { return target_path_; }
+    const std::string &drafter_path() const { return drafter_path_; }
     llama_model *target() const { return target_.get(); }
     llama_model *drafter() const { return drafter_.get(); }
     const llama_vocab *vocab() const { return vocab_; }
@@ -40,6 +42,8 @@ private:
     bool is_marker(llama_token token) const;
     void tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_token> &out) const;
 
+    const std::string target_path_;
+    const std::string drafter_path_;  // empty without a drafter
     ModelPtr target_;
     ModelPtr drafter_;
     const llama_vocab *vocab_ = nullptr;

@@ -33,7 +33,7 @@ typedef enum gc_status {
     GC_OUT_OF_MEMORY = 4,  // an allocation failed
     GC_CONTEXT_FULL = 5,   // the tokens do not fit into the session's context
     GC_DECODE_FAILED = 6,  // llama.cpp failed inside a pass
-    GC_BAD_LOGITS = 7,     // the model produced NaN, or nothing above -infinity
+    GC_BAD_LOGITS = 7,     // NaN, or nothing above -infinity: a model file is damaged
     GC_INTERNAL = 8        // anything else
 } gc_status;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,19 @@ private:
     double &total_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+// Logits that are no numbers come from damaged weights: says in whose file.
+[[noreturn]] void blame(const std::string &path, const Error &error) {
+    if (error.status != GC_BAD_LOGITS) {
+        throw error;
+    }
+    throw Error(GC_BAD_LOGITS,
+                path + " is damaged: what it computes are no finite numbers, so get it again");
+}
+
+bool all_finite(const std::vector<float> &row) {
+    return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
+}
 
 ContextOptions context_options(const gc_session_params &params, Cancel *cancel) {
     ContextOptions options;
@@ -223,8 +237,13 @@ const std::vector<Draft> &Session::draft(int32_t n) {
         return no_drafts_;
     }
     const Stopwatch stopwatch(stats_.draft_s);
-    return drafter_->draft(committed_.back(), n_cached(), hidden_, n, sampling_, random_,
-                           [this](llama_token token) { return engine_->is_end(token); });
+    try {
+        return drafter_->draft(committed_.back(), n_cached(), hidden_, n, sampling_, random_,
+                               [this](llama_token token) { return engine_->is_end(token); });
+    } catch (const Error &error) {
+        // The drafter starts from what the target computed.
+        blame(all_finite(hidden_) ? engine_->drafter_path() : engine_->target_path(), error);
+    }
 }
 
 // Row 0 is the last token, row i the i-th draft. In exact mode more rows pad the pass to one width,
@@ -254,7 +273,11 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
     if (logits == nullptr) {
         throw Error(GC_DECODE_FAILED, "the target's pass returned no logits");
     }
-    judge(logits, n_vocab, drafts, sampling_, random_, judged_ids_);
+    try {
+        judge(logits, n_vocab, drafts, sampling_, random_, judged_ids_);
+    } catch (const Error &error) {
+        blame(engine_->target_path(), error);
+    }
 
     const auto n_accepted = static_cast<int32_t>(judged_ids_.size()) - 1;
     judged_.clear();

@@ -42,7 +42,7 @@ Logit find_max(const float *logits, int32_t n_vocab) {
     const float best = *std::max_element(largest, largest + kLanes);
     if (std::any_of(is_nan, is_nan + kLanes, [](int32_t nan) { return nan != 0; }) ||
         std::isinf(best)) {
-        throw Error(GC_BAD_LOGITS, "the model produced logits that are not finite numbers");
+        throw Error(GC_BAD_LOGITS, "the logits are not finite numbers");
     }
     return {best, static_cast<int32_t>(std::find(logits, logits + n_vocab, best) - logits)};
 }

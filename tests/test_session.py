@@ -19,7 +19,14 @@ from embedded import (
     scramble,
 )
 
-from gemmachat import ContextFullError, Engine, EngineError, SamplingParams, UsageError
+from gemmachat import (
+    ContextFullError,
+    DamagedFileError,
+    Engine,
+    EngineError,
+    SamplingParams,
+    UsageError,
+)
 from gemmachat.bridge import CancelledError, SessionHandle
 from gemmachat.native import MAX_DRAFT, MAX_WIDTH
 
@@ -259,11 +266,26 @@ def test_a_round_that_fails_leaves_the_session_as_it_was(engine, tmp_path):
         handle.sync(tokens)
         before = bytes(handle.inspect())
         for _ in range(3):
-            with pytest.raises(EngineError, match="not finite"):
+            with pytest.raises(DamagedFileError, match="is damaged"):
                 handle.verify([5, 6, 7], 100)
             assert bytes(handle.inspect()) == before
         handle.sync([*tokens, 9])
         assert handle.inspect().n_cached == len(tokens)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("broken", ["target", "drafter"])
+def test_the_file_whose_weights_give_no_numbers_is_blamed_by_name(broken, value, tmp_path):
+    files = {"target": TARGET, "drafter": DRAFTER}
+    path = tmp_path / f"broken {broken}.gguf"
+    files[broken] = fill_tensor(files[broken], path, "output_norm.weight", value)
+    with Engine.load(files["target"], files["drafter"], threads=1) as pair:
+        tokens = chat_tokens(pair, PROMPTS[0])
+        with pair.session(n_ctx=512) as session:
+            with pytest.raises(DamagedFileError, match=f"broken {broken}.gguf is damaged"):
+                list(session.generate(tokens, GREEDY, draft=3))
+            if broken == "drafter":
+                assert len(list(session.generate(tokens, GREEDY, draft="off", max_tokens=5))) == 5
 
 
 def test_the_hidden_row_is_that_of_the_row_that_produced_the_last_token(engine):

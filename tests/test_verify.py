@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from gemmachat import bridge
-from gemmachat.errors import EngineError, UsageError
+from gemmachat.errors import DamagedFileError, UsageError
 from gemmachat.native import MAX_DRAFT, MAX_WIDTH, NativeSampling, library
 
 ALL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
@@ -181,14 +181,14 @@ def test_top_p_keeps_the_token_that_crosses_the_line():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_logits_that_are_not_finite_are_an_error(bad):
-    with pytest.raises(EngineError, match="not finite"):
+    with pytest.raises(DamagedFileError, match="not finite"):
         verify_rounds([[0.0, bad, 1.0]], [], sampling(), 1)
-    with pytest.raises(EngineError, match="not finite"):
+    with pytest.raises(DamagedFileError, match="not finite"):
         verify_rounds([[0.0, 1.0], [0.0, 1.0]], [[bad, 0.0]], sampling(), 1)
 
 
 def test_a_row_of_minus_infinity_is_an_error_and_a_single_one_is_not():
-    with pytest.raises(EngineError, match="not finite"):
+    with pytest.raises(DamagedFileError, match="not finite"):
         verify_rounds([[-math.inf] * 3], [], sampling(), 1)
     row = [-math.inf, 0.0, -math.inf]
     assert {t[0] for t in verify_rounds([row], [], sampling(), 200)} == {1}
