@@ -153,7 +153,8 @@ def _fetch() -> str | None:
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         # Without isolation pip needs no build tools of its own to read the release's metadata.
         options = ("--no-deps", "--no-build-isolation", "--no-binary=llama-cpp-python")
-        command = (sys.executable, "-m", "pip", "download", *options, "--retries=1", release)
+        quiet = ("--disable-pip-version-check", "--retries=1")
+        command = (sys.executable, "-m", "pip", "download", *options, *quiet, release)
         try:
             run = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
