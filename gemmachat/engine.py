@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Literal
 
 from gemmachat import bridge
-from gemmachat.errors import ContextFullError, EngineError, UsageError
+from gemmachat.errors import ContextFullError, DamagedFileError, EngineError, UsageError
 from gemmachat.gguf_info import check_pair, read_header
 from gemmachat.native import (
     MAX_DRAFT,
@@ -82,7 +82,9 @@ class Engine:
         """Check both files' headers and load them; passes run on `threads` threads.
 
         Raises `NotFoundError`, `DamagedFileError` or `PairMismatchError`, before native code has
-        seen a file that fails the check, and `UsageError` on an impossible number of threads.
+        seen a file that fails the check, `MemoryLimitError`, and `UsageError` on an impossible
+        number of threads. The files are mapped, not read: they must stay as they are while the
+        engine is open. One that is truncated meanwhile ends the process with SIGBUS.
         """
         if threads is None:
             threads = default_threads()
@@ -90,8 +92,14 @@ class Engine:
             raise UsageError(f"threads must be between 1 and {MAX_THREADS}, not {threads}")
         target = Path(target)
         drafter = None if drafter is None else Path(drafter)
+        files = [target] if drafter is None else [target, drafter]
+        checked = [(path, _identity(path)) for path in files]
         check_pair(read_header(target), None if drafter is None else read_header(drafter))
         handle = bridge.EngineHandle(target, drafter)
+        for path, identity in checked:
+            if _identity(path) != identity:
+                handle.free()
+                raise DamagedFileError(f"{path} changed while it was loaded: load it again")
         return cls(handle, target, has_drafter=drafter is not None, threads=threads)
 
     def session(
@@ -291,6 +299,15 @@ def default_threads() -> int:
         return max(len(os.sched_getaffinity(0)), 1)
     except AttributeError:
         return os.cpu_count() or 1
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """What tells one state of a file from another; None where there is no file."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # the check of the header says what is wrong
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _describe(n_draft: int, native: NativeStats) -> str:

@@ -71,6 +71,25 @@ def test_a_truncated_file_is_refused(tmp_path, keep):
         Engine.load(cut)
 
 
+@pytest.mark.parametrize("which", ["target", "drafter"])
+def test_a_file_that_changes_between_its_check_and_its_load_is_refused(
+    which, tmp_path, monkeypatch
+):
+    files = {"target": TARGET, "drafter": DRAFTER}
+    path = Path(shutil.copy(files[which], tmp_path / f"{which}.gguf"))
+    files[which] = path
+    check_pair = gemmachat.engine.check_pair
+
+    def check_and_replace(*pair: object) -> None:
+        check_pair(*pair)
+        path.unlink()
+        shutil.copy(DRAFTER if which == "drafter" else TARGET, path)
+
+    monkeypatch.setattr(gemmachat.engine, "check_pair", check_and_replace)
+    with pytest.raises(DamagedFileError, match=rf"{which}\.gguf changed while it was loaded"):
+        Engine.load(files["target"], files["drafter"], threads=1)
+
+
 def test_a_closed_engine_says_so():
     engine = Engine.load(TARGET, DRAFTER, threads=1)
     session = engine.session(n_ctx=64)
