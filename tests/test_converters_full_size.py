@@ -13,6 +13,7 @@ from typing import Any
 import full_size
 import numpy as np
 import pytest
+import sparse_checkpoint
 from full_size import Model
 from gemmachat.converters import conversion, vocab
 from real_vocab import real_vocab
@@ -85,7 +86,7 @@ def plan(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     def plan(model: Model, quant: str) -> Any:
         folder = checkpoints / model.name
         if not folder.exists():
-            full_size.write_checkpoint(model, folder, tokenizer)
+            sparse_checkpoint.write_checkpoint(model, folder, tokenizer)
         return conversion.plan_file(folder, quant=quant)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -146,7 +147,7 @@ def test_a_real_centroid_head_arrives_whole(plan: Any, model: Model) -> None:
     metadata = plan(model, "Q8_0").metadata
     prefix = "gemma4-assistant.masked_embedding"
     ordering = plain(metadata[f"{prefix}.token_ordering"])
-    same = ordering == full_size.token_ordering().tolist()
+    same = ordering == sparse_checkpoint.token_ordering().tolist()
     assert same
     centroids = metadata[f"{prefix}.centroids"].encoded
     assert struct.unpack_from("<IQ", centroids) == (6, full_size.CENTROIDS * model.hidden)
