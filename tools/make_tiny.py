@@ -4,17 +4,19 @@ Every stage resumes where it was stopped, so the command can be run again until 
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from converters import convert
+from gemmachat.converters import convert
 
 from .make_corpus import HELD_OUT, TRAIN, make
 
 ROOT = Path(__file__).parent.parent
 TARGET_STEPS = 640
 DRAFTER_STEPS = 300
+CARD = "---\nlicense: apache-2.0\n---\n"
 
 
 def stage(module: str, *arguments: object) -> None:
@@ -41,8 +43,17 @@ def main() -> None:
     stage("train_drafter", *common, "--target", target / "model", "--out", drafter,
           "--steps", args.drafter_steps, "--seed", args.seed + 1)  # fmt: skip
     args.out.mkdir(parents=True, exist_ok=True)
-    convert(target / "model", args.out / "tiny.gguf", quant="Q8_0", force=True)
-    convert(drafter / "model", args.out / "tiny-drafter.gguf", quant="Q8_0", force=True)
+    for folder, name in ((target, "tiny"), (drafter, "tiny-drafter")):
+        # The folder's name becomes the model's.
+        shutil.copytree(folder / "model", args.work / name, dirs_exist_ok=True)
+        (args.work / name / "README.md").write_text(CARD, "utf-8")
+    convert(
+        args.work / "tiny",
+        args.out / "tiny.gguf",
+        quant="Q8_0",
+        drafter=args.work / "tiny-drafter",
+        force=True,
+    )
 
 
 if __name__ == "__main__":
