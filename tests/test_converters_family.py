@@ -187,6 +187,38 @@ def test_experts_are_counted_in_the_metadata(pairs: Mapping[str, tuple[Path, Pat
     assert metadata["gemma4.feed_forward_length"] == 96
 
 
+@every_member
+def test_numbers_that_logits_hardly_show_are_in_the_metadata(
+    pairs: Mapping[str, tuple[Path, Path]], name: str
+) -> None:
+    for path in pairs[name]:
+        info = read_header(path)
+        found = {key.partition(".")[2]: value for key, value in info.metadata.items()}
+        assert found["attention.layer_norm_rms_epsilon"] == np.float32(1e-6)
+        assert found["attention.sliding_window"] == nano.WINDOW
+        assert found["rope.freq_base"] == 1e6
+        assert found["rope.freq_base_swa"] == 1e4
+        assert found["context_length"] == 512
+
+
+def without(config: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in keys}
+
+
+def test_widths_that_a_config_leaves_out_are_those_of_transformers() -> None:
+    config = nano.target_config("31b")
+    hparams = read_hparams(without(config, "per_layer_config", "layer_types"))
+    assert (hparams.head_dim_full, hparams.kv_heads_full) == (512, hparams.kv_heads_sliding)
+    assert hparams.sliding == (True,) * 5 + (False,)
+    hparams = read_hparams(without(config, "hidden_size_per_layer_input"))
+    assert hparams.per_layer_input == 256
+    drafter = nano.drafter_config("e4b")
+    drafter["text_config"]["vocab_size"] = 4096
+    head = read_hparams(without(drafter, "num_centroids", "centroid_intermediate_top_k")).centroids
+    assert head is not None
+    assert (head.count, head.top_k) == (2048, 32)
+
+
 @pytest.mark.parametrize("name", ["31b", "12b"])
 def test_head_of_its_own_replaces_the_embedding(tmp_path: Path, name: str) -> None:
     config = nano.target_config(name) | {"tie_word_embeddings": False}
@@ -223,7 +255,7 @@ def test_keys_and_values_left_over_on_shared_layers_change_nothing(tmp_path: Pat
 
 def test_both_spellings_of_the_config_make_the_same_file(tmp_path: Path) -> None:
     older, tensors = nano.target_config("26b-a4b"), nano.target_tensors("26b-a4b")
-    newer = {key: value for key, value in older.items() if "global" not in key}
+    newer = without(older, "global_head_dim", "num_global_key_value_heads")
     newer["per_layer_config"] = {
         str(layer): {"head_dim": 64, "num_key_value_heads": 1} for layer in (1, 3)
     }
