@@ -110,7 +110,10 @@ const char *gc_chat_template(const gc_engine *engine) {
 
 int32_t gc_control_token(const gc_engine *engine, const char *spelling) {
     int32_t token = -1;
-    guarded([&] { token = engine->impl->control_token(spelling); });
+    guarded([&] {
+        require(spelling != nullptr, "a spelling is needed");
+        token = engine->impl->control_token(spelling);
+    });
     return token;
 }
 
@@ -147,7 +150,8 @@ gc_status gc_session_new(gc_engine *engine, const gc_session_params *params, gc_
                 "an engine is needed");
         require(params->n_ctx >= 1, "n_ctx must be 1 or more");
         require(params->n_ctx <= INT32_MAX - GC_MAX_WIDTH, "n_ctx is too large");
-        require(params->n_threads >= 1, "n_threads must be 1 or more");
+        require(params->n_threads >= 1 && params->n_threads <= GGML_MAX_N_THREADS,
+                "n_threads is out of range");
         *session = new gc_session{gc::Session(engine->impl, *params)};
     });
 }
@@ -163,6 +167,7 @@ gc_status gc_session_sync(gc_session *session, const int32_t *tokens, int32_t n_
 
 gc_status gc_session_set_sampling(gc_session *session, const gc_sampling *sampling) {
     return guarded([&] {
+        require(sampling != nullptr, "sampling parameters are needed");
         check(*sampling);
         session->impl.set_sampling(*sampling);
     });
@@ -181,6 +186,7 @@ gc_status gc_session_verify(gc_session *session, const int32_t *drafts, int32_t 
                             int32_t max_tokens, gc_token *out, int32_t *n_out) {
     return guarded_call(session, [&] {
         require(n_drafts >= 0 && n_drafts <= GC_MAX_DRAFT, "n_drafts is out of range");
+        require(drafts != nullptr || n_drafts == 0, "drafts are needed");
         require(max_tokens >= 1, "max_tokens must be 1 or more");
         *n_out = session->impl.verify(drafts, n_drafts, max_tokens, out);
     });
@@ -212,6 +218,9 @@ gc_status gc_verify_rounds(const float *target_logits, const float *drafter_logi
     return guarded([&] {
         require(n_draft >= 0 && n_draft <= GC_MAX_DRAFT, "n_draft is out of range");
         require(n_vocab >= 1, "n_vocab must be 1 or more");
+        require(target_logits != nullptr && (drafter_logits != nullptr || n_draft == 0),
+                "logits are needed");
+        require(sampling != nullptr, "sampling parameters are needed");
         check(*sampling);
         const gc::Sampling filters{sampling->temperature, sampling->top_k, sampling->top_p,
                                    sampling->min_p};

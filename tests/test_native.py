@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import re
 import subprocess
@@ -9,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from embedded import TARGET
 
-from gemmachat import native
+from gemmachat import Engine, native
 from gemmachat.errors import EngineError
 
 HEADER = Path(__file__).parent.parent / "native" / "gemmachat.h"
@@ -57,6 +59,25 @@ def test_another_library_in_place_of_ours_is_refused(monkeypatch):
     monkeypatch.setattr(native, "_library_path", lambda: Path(native._load_llama()._name))
     with pytest.raises(EngineError, match=r"libllama.* is not gemmachat's: reinstall"):
         native.library()
+
+
+def test_missing_arguments_are_a_status_and_no_crash():
+    lib, bad_argument = native.library(), 2
+    with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=64) as session:
+        pointer, count = session._handle.pointer, ctypes.c_int32()
+        tokens = (native.NativeToken * native.MAX_WIDTH)()
+        assert lib.gc_session_sync(pointer, None, 3) == bad_argument
+        assert lib.gc_session_set_sampling(pointer, None) == bad_argument
+        status = lib.gc_session_verify(pointer, None, 2, 9, tokens, ctypes.byref(count))
+        assert status == bad_argument
+        for n_threads in (0, 100_000):
+            params = native.SessionParams(n_ctx=64, n_threads=n_threads)
+            status = lib.gc_session_new(
+                engine._handle.pointer, ctypes.byref(params), ctypes.byref(ctypes.c_void_p())
+            )
+            assert status == bad_argument
+    row = (ctypes.c_float * 4)()
+    assert lib.gc_verify_rounds(row, None, 0, 4, None, 1, None, None) == bad_argument
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
