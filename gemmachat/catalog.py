@@ -133,12 +133,17 @@ def _find(text: str) -> Path | None:
         return None
 
 
-def resolve(name: str, drafter: Path | None = None) -> ResolvedModel:
+def resolve(name: str, drafter: str | None = None) -> ResolvedModel:
     """Return the files that a MODEL stands for.
 
-    `drafter` replaces the drafter of the catalog. Whether the files are sound is checked when they
-    are loaded. Raises `NotFoundError` for a name that is neither known nor a file.
+    `drafter`, a path, replaces the drafter of the catalog. Whether the files are sound is checked
+    when they are loaded. Raises `NotFoundError` for a name that is neither known nor a file, and
+    `UsageError` for an empty one.
     """
+    if name == "" or drafter == "":
+        empty = "MODEL" if name == "" else "--drafter"
+        raise UsageError(f"{empty} is empty: give the path of a GGUF file")
+    own_drafter = None if drafter is None else _find(drafter) or Path(drafter)
     catalog = load_catalog()
     if entry := catalog.get(name):
         data = _PACKAGE / "data"
@@ -149,7 +154,7 @@ def resolve(name: str, drafter: Path | None = None) -> ResolvedModel:
                 "reinstall gemmachat, or give the path of a GGUF file"
             )
         return ResolvedModel(
-            name, target, drafter or data / entry.drafter, entry.context, entry.temperature
+            name, target, own_drafter or data / entry.drafter, entry.context, entry.temperature
         )
     found = _find(name)
     if found is None:
@@ -161,4 +166,4 @@ def resolve(name: str, drafter: Path | None = None) -> ResolvedModel:
         )
     if found.is_dir():
         raise UsageError(f"{name} is a folder: give the path of a GGUF file in it")
-    return ResolvedModel(found.stem, found, drafter, context=None, temperature=None)
+    return ResolvedModel(found.stem, found, own_drafter, context=None, temperature=None)

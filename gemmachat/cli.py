@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,7 +21,7 @@ from gemmachat.sampling import SamplingParams
 MAX_INT32 = 2**31 - 1
 
 Drafter = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="Drafter GGUF that belongs to the model.")
+    str | None, typer.Option(metavar="PATH", help="Drafter GGUF that belongs to the model.")
 ]
 Threads = Annotated[
     int | None,
@@ -185,9 +185,8 @@ def run(
 
     screen: Screen = context.obj
     name, prompt = _model_and_prompt(first, second)
-    for what, text in (("the PROMPT", prompt), ("--system", system)):
-        _require_utf8(what, text)
-    model = resolve(name or DEFAULT_MODEL, drafter)
+    prompt, system = _utf8("the PROMPT", prompt), _utf8("--system", system)
+    model = resolve(DEFAULT_MODEL if name is None else name, drafter)
     if temperature is None:
         temperature = 1.0 if model.temperature is None else model.temperature
     options = GenerationOptions(
@@ -288,8 +287,13 @@ def _draft_policy(text: str) -> DraftPolicy:
     )
 
 
-def _require_utf8(what: str, text: str | None) -> None:
+def _utf8(what: str, text: str | None) -> str | None:
+    """Return the text of an argument, also where the locale could not decode its bytes."""
     try:
         (text or "").encode("utf-8")
     except UnicodeEncodeError:
-        raise UsageError(f"{what} is not valid UTF-8 text") from None
+        try:
+            return os.fsencode(text or "").decode("utf-8")
+        except UnicodeError:
+            raise UsageError(f"{what} is not valid UTF-8 text") from None
+    return text

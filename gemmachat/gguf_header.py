@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-from gemmachat.errors import DamagedFileError, NotFoundError
+from gemmachat.errors import DamagedFileError, GemmachatError, NotFoundError
 from gemmachat.gguf_types import SCALARS, TENSOR_TYPES, ArrayInfo, GgufInfo, TensorInfo, quoted
 
 MAX_HEADER_BYTES = 256 << 20
@@ -35,7 +35,7 @@ def read_header(path: Path | str) -> GgufInfo:
     """Read and check the header of the file at `path`.
 
     Raises NotFoundError when there is no such file, DamagedFileError when it is not an intact GGUF
-    file.
+    file, and a plain GemmachatError when the system does not let it be read.
     """
     path = Path(path)
     try:
@@ -44,11 +44,11 @@ def read_header(path: Path | str) -> GgufInfo:
             raise NotFoundError(f"{quoted(path)} is not a file.")
         with path.open("rb") as file:
             return _Reader(path, file).read()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with a NUL in it
         raise NotFoundError(f"{quoted(path)} does not exist.") from None
     except OSError as error:
         reason = error.strerror or error
-        raise DamagedFileError(f"{quoted(path)} cannot be read: {reason}.") from error
+        raise GemmachatError(f"{quoted(path)} cannot be read: {reason}.") from error
 
 
 class _Reader:

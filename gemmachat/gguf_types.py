@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from gemmachat.errors import DamagedFileError
+from gemmachat.errors import DamagedFileError, GemmachatError
 
 # Type id of a number: its name, and its code in the struct module.
 SCALARS = {
@@ -40,14 +40,18 @@ class ArrayInfo:
     nbytes: int
 
     def raw(self) -> bytes:
-        """The encoded items. Raises DamagedFileError when the file has changed meanwhile."""
+        """The encoded items.
+
+        Raises DamagedFileError when the file has changed meanwhile, and a plain GemmachatError when
+        it cannot be read.
+        """
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
                 data = file.read(self.nbytes)
         except OSError as error:
             reason = error.strerror or error
-            raise DamagedFileError(f"{quoted(self.path)} cannot be read: {reason}.") from error
+            raise GemmachatError(f"{quoted(self.path)} cannot be read: {reason}.") from error
         if len(data) != self.nbytes:
             raise self._changed()
         return data

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gemmachat.stats import Stats
 
 _SECONDS_BETWEEN_LINES = 5.0
+MAX_SENTENCE = 1000  # characters; it may echo an argument
 _DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
 
 
@@ -79,8 +80,11 @@ class Screen:
         self._tell("".join(self._styled(_DIM, safe_text(line)) + "\n" for line in lines))
 
     def error(self, sentence: str) -> None:
-        """Write one error sentence to standard error."""
-        self._tell(f"{self._styled(_BOLD_RED, 'error:')} {safe_line(sentence)}\n")
+        """Write one error sentence to standard error; of a very long one the middle is left out."""
+        line = safe_line(sentence)
+        if len(line) > MAX_SENTENCE:
+            line = f"{line[: MAX_SENTENCE // 2]} ... {line[-MAX_SENTENCE // 2 :]}"
+        self._tell(f"{self._styled(_BOLD_RED, 'error:')} {line}\n")
 
     def progress(self, line: str) -> None:
         """Show a line that the next one replaces, "" removes it; on a terminal only."""

@@ -222,6 +222,37 @@ def test_unknown_model_is_not_found(command: Command) -> None:
     assert command("selftest", "/no/such.gguf").code == 3
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "", "hi"], "MODEL is empty"),
+        (["run", "tiny", "hi", "--drafter", ""], "--drafter is empty"),
+        (["selftest", ""], "MODEL is empty"),
+    ],
+)
+def test_empty_names_are_refused(command: Command, arguments: list[str], said: str) -> None:
+    done = command(*arguments)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_home_folder_of_a_drafter_is_found(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "d.gguf").write_bytes(b"")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    engine = FakeEngine()
+    command("run", "tiny", "hi", "--drafter", "~/d.gguf", engine=engine)
+    assert engine.opened[0][0].drafter == tmp_path / "d.gguf"
+
+
+@pytest.mark.parametrize("option", ["--ctx", "--top-k", "--draft", "--drafter"])
+def test_messages_do_not_echo_without_bound(command: Command, option: str) -> None:
+    done = command("run", "tiny", "hi", option, "9" * 100_000 + ".gguf", engine=FakeEngine())
+    assert len(done.err) < 1200
+    assert option in done.err or done.code == 0
+
+
 def test_json_needs_a_prompt(command: Command) -> None:
     done = command("run", "--json")
     assert done.code == 2
@@ -473,6 +504,20 @@ def test_closed_standard_streams_are_no_crash(closed: str) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_prompt_that_the_locale_cannot_decode_is_read_as_utf8() -> None:
+    script = CHILD.replace('"long answer " * 20000', '"a"')
+    c_locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, "run", "tiny", "--json", "你好", "--system", "é"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, **c_locale},
+        check=False,
+    )
+    prompt = "<bos><|turn>system\né<turn|>\n" + ONE_TURN.format("你好").removeprefix("<bos>")
+    assert json.loads(done.stdout)["stats"]["prompt_tokens"] == len(VOCAB.encode(prompt))
 
 
 def test_output_that_the_locale_cannot_encode_is_replaced() -> None:

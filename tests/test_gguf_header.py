@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 from pathlib import Path
@@ -11,7 +12,7 @@ import gguf_builder as build
 import pytest
 from llama_cpp import llama_cpp
 
-from gemmachat.errors import DamagedFileError, NotFoundError
+from gemmachat.errors import DamagedFileError, GemmachatError, NotFoundError
 from gemmachat.gguf_info import ArrayInfo, read_header
 from gemmachat.gguf_types import TENSOR_TYPES
 
@@ -198,3 +199,17 @@ def test_block_sizes_are_those_of_the_installed_ggml() -> None:
     for kind, (name, block, block_bytes) in TENSOR_TYPES.items():
         assert lib.ggml_type_name(kind).decode().lower() == name.lower()
         assert (lib.ggml_blck_size(kind), lib.ggml_type_size(kind)) == (block, block_bytes)
+
+
+def test_file_that_the_system_does_not_let_be_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    path = tmp_path / "x.gguf"
+    path.write_bytes(b"GGUF")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(GemmachatError, match="cannot be read: Permission denied") as caught:
+        read_header(path)
+    assert caught.value.exit_code == 1
