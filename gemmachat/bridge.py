@@ -123,8 +123,11 @@ class EngineHandle:
     def control_token(self, spelling: str) -> int | None:
         """Id of the control token that is spelled so."""
         lib = library()
+        name = spelling.encode("utf-8", "surrogatepass")
+        if b"\0" in name:  # would end the spelling in C
+            return None
         with self._life:
-            token = int(lib.gc_control_token(self.pointer, spelling.encode()))
+            token = int(lib.gc_control_token(self.pointer, name))
         return None if token < 0 else token
 
     def tokenize(self, text: str) -> list[int]:

@@ -29,7 +29,7 @@ from gemmachat.native import (
     NativeStats,
     SessionParams,
 )
-from gemmachat.sampling import MAX_SEED, SamplingParams
+from gemmachat.sampling import MAX_SEED, SamplingParams, whole_number
 from gemmachat.sanitize import Utf8Stream
 from gemmachat.stats import Stats, measure
 from gemmachat.vocab import ModelVocab, Vocab
@@ -39,6 +39,7 @@ FinishReason = Literal["stop", "length", "context", "cancelled"]
 
 DEFAULT_CONTEXT = 4096
 MAX_THREADS = 512  # what ggml accepts
+SMALLEST_FLOAT32 = 1.2e-38  # of full precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,7 @@ class Engine:
         number of threads. The files are mapped, not read: they must stay as they are while the
         engine is open. One that is truncated meanwhile ends the process with SIGBUS.
         """
-        if threads is None:
-            threads = default_threads()
+        threads = default_threads() if threads is None else whole_number("threads", threads)
         if not 1 <= threads <= MAX_THREADS:
             raise UsageError(f"threads must be between 1 and {MAX_THREADS}, not {threads}")
         target = Path(target)
@@ -117,6 +117,7 @@ class Engine:
         """
         if n_ctx is None:
             n_ctx = min(DEFAULT_CONTEXT, self.context_length)
+        n_ctx = whole_number("the context", n_ctx)
         if not 1 <= n_ctx <= self.context_length:
             raise UsageError(
                 f"the context must be between 1 and {self.context_length} tokens "
@@ -173,8 +174,9 @@ class Session:
         before it: reading on from the old answer raises `EngineError`.
         """
         n_draft = self._draft_length(draft)
-        if max_tokens is not None and max_tokens < 1:
+        if max_tokens is not None and whole_number("max-tokens", max_tokens) < 1:
             raise UsageError(f"max-tokens must be 1 or more, not {max_tokens}")
+        tokens = list(tokens)
         if not tokens:
             raise UsageError("the prompt is empty")
         if len(tokens) >= self.n_ctx:
@@ -186,15 +188,15 @@ class Session:
         self._handle.set_sampling(
             NativeSampling(
                 temperature=sampling.temperature,
-                top_k=sampling.top_k,
-                top_p=sampling.top_p,
+                top_k=int(sampling.top_k),
+                top_p=max(sampling.top_p, SMALLEST_FLOAT32),
                 min_p=sampling.min_p,
-                seed=seed,
+                seed=int(seed),
             )
         )
         self._answers += 1
-        limit = min(max_tokens or self.n_ctx, self.n_ctx)
-        return self._stream(list(tokens), n_draft, limit, self._answers)
+        limit = min(int(max_tokens or self.n_ctx), self.n_ctx)
+        return self._stream(tokens, n_draft, limit, self._answers)
 
     def _draft_length(self, draft: DraftPolicy) -> int:
         """What `gc_session_step` calls n_draft: -1 decides by itself."""

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 from gemmachat.errors import UsageError
 
 MAX_SEED = 2**64 - 1
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Return `value` as an int, be it Python's or numpy's; raises `UsageError` on anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise UsageError(f"{name} must be a whole number, not {value!r:.40}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,13 @@ class SamplingParams:
     """The same seed gives the same text on the same machine; None draws a fresh one."""
 
     def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "min_p"):
+            value = getattr(self, name)
+            if not isinstance(value, Real):
+                raise UsageError(f"{name} must be a number, not {value!r:.40}")
+        for name in ("top_k", "seed"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name))
         if not (math.isfinite(self.temperature) and 0.0 <= self.temperature <= 100.0):
             raise UsageError(f"temperature must be between 0 and 100, not {self.temperature:g}")
         if not 0 <= self.top_k <= 2**31 - 1:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from gemmachat.bridge import EngineHandle
-from gemmachat.errors import DamagedFileError
+from gemmachat.errors import DamagedFileError, UsageError
+from gemmachat.sampling import whole_number
 
 
 class Vocab(Protocol):
@@ -19,7 +20,7 @@ class Vocab(Protocol):
         """Token ids of plain content; the spelling of a control token is text."""
 
     def piece(self, token: int) -> bytes:
-        """The bytes of one token, none for a control token."""
+        """The bytes of one token, none for a control token; raises `UsageError` if unknown."""
 
     def control(self, name: str) -> int:
         """Id of a control token by its exact spelling; raises `DamagedFileError` if absent."""
@@ -50,7 +51,9 @@ class ModelVocab:
         """The bytes of one token, none for a control token."""
         piece = self._pieces.get(token)
         if piece is None:
-            piece = self._pieces[token] = self._handle.piece(token)
+            if not self._knows(token):
+                raise UsageError(f"a token id must be between 0 and {self._size - 1}, not {token}")
+            piece = self._pieces[token] = self._handle.piece(int(token))
         return piece
 
     def control(self, name: str) -> int:
@@ -64,5 +67,8 @@ class ModelVocab:
         """Whether the token ends the model's turn."""
         end = self._ends.get(token)
         if end is None:
-            end = self._ends[token] = self._handle.is_end(token)
+            end = self._ends[token] = self._knows(token) and self._handle.is_end(int(token))
         return end
+
+    def _knows(self, token: int) -> bool:
+        return 0 <= whole_number("a token id", token) < self._size

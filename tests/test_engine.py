@@ -10,6 +10,7 @@ import threading
 import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
 
@@ -273,6 +274,65 @@ def test_token_ids_that_do_not_fit_32_bits_are_refused():
                 list(session.generate([2, bad], GREEDY))
 
 
+def test_numbers_of_numpy_are_numbers():
+    with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=np.int64(64)) as session:
+        tokens = chat_tokens(engine, PROMPTS[0])[:20]
+        params = SamplingParams(np.float32(0.5), top_k=np.int32(9), seed=np.uint64(2**64 - 1))
+        plain = SamplingParams(0.5, top_k=9, seed=2**64 - 1)
+        answers = [
+            [e.token for e in session.generate(prompt, sampling, max_tokens=limit)]
+            for prompt, sampling, limit in (
+                (tokens, plain, 5),
+                (np.array(tokens), params, np.int64(5)),
+                (iter(tokens), params, 5),
+            )
+        ]
+        assert answers[0] == answers[1] == answers[2]
+
+
+def test_what_is_no_whole_number_is_refused():
+    with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=64) as session:
+        for wrong in (1.5, "2"):
+            for use in (
+                lambda wrong: session.generate([2], GREEDY, max_tokens=wrong),
+                lambda wrong: engine.session(n_ctx=wrong),
+                lambda wrong: Engine.load(TARGET, threads=wrong),
+                lambda wrong: SamplingParams(top_k=wrong),
+                lambda wrong: SamplingParams(seed=wrong),
+                engine.vocab.piece,
+                engine.vocab.is_end,
+            ):
+                with pytest.raises(UsageError, match="must be a whole number"):
+                    use(wrong)
+
+
+def test_tokens_outside_the_vocabulary_are_refused_and_not_wrapped_around():
+    with Engine.load(TARGET, threads=1) as engine:
+        for token in (-1, engine.vocab.size, 2**32 + 5):
+            with pytest.raises(UsageError, match="between 0 and 4095"):
+                engine.vocab.piece(token)
+        assert not engine.vocab.is_end(2**32 + engine.vocab.control("<turn|>"))
+        for spelling in ("<bos>\0x", "<bos>\udcff", ""):
+            with pytest.raises(DamagedFileError, match="no control token"):
+                engine.vocab.control(spelling)
+
+
+def test_a_path_that_no_file_can_have_is_not_found():
+    for path in ("a\0b", f"{TARGET}/x"):
+        with pytest.raises(NotFoundError):
+            Engine.load(path)
+        with pytest.raises(NotFoundError):
+            Engine.load(TARGET, path)
+
+
+def test_a_probability_too_small_for_the_native_side_keeps_the_likeliest_token():
+    with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=512) as session:
+        tokens = chat_tokens(engine, PROMPTS[0])
+        greedy = [e.token for e in session.generate(tokens, GREEDY, max_tokens=9)]
+        params = SamplingParams(temperature=1.0, top_p=1e-50)
+        assert [e.token for e in session.generate(tokens, params, max_tokens=9)] == greedy
+
+
 def test_characters_of_several_tokens_come_out_whole():
     with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=256) as session:
         tokens = chat_tokens(engine, PROMPTS[0])
@@ -287,6 +347,8 @@ def test_characters_of_several_tokens_come_out_whole():
     "changes",
     [
         {"temperature": -1.0},
+        {"temperature": "1"},
+        {"temperature": None},
         {"temperature": float("nan")},
         {"temperature": float("inf")},
         {"top_k": -1},
