@@ -67,17 +67,18 @@ def convert(
     `quant` and `drafter_quant` are names of `quantize.QUANTIZATIONS`. `strict` refuses weights that
     are not finite. Raises ConversionError; all outputs are then as they were before.
     """
+    choice, drafter_choice = find_quantization(quant), find_quantization(drafter_quant)
     outputs = [output] if drafter is None else [output, drafter_output(output)]
     for path in outputs:
         refuse_existing(path, force)
     encoder = Encoder(strict)
     importance = read_imatrix(imatrix) if imatrix else None
     sources = [read_source(source)]
-    plans = [_plan(sources[0], find_quantization(quant), encoder, importance)]
+    plans = [_plan(sources[0], choice, encoder, importance)]
     if drafter is not None:
         sources.append(read_source(drafter))
         check_pair(sources[0].metadata, sources[1].metadata)
-        plans.append(_plan(sources[1], find_quantization(drafter_quant), encoder, None))
+        plans.append(_plan(sources[1], drafter_choice, encoder, None))
     files = dict(zip(outputs, plans, strict=True))
     write_files(files, force=force, progress=progress)
     notes = [note for read in sources for note in read.notes]
