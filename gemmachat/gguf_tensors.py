@@ -55,7 +55,7 @@ def check_tensors(info: GgufInfo, shape: ModelShape) -> None:
     if left:
         name = next(iter(left))
         advice = (
-            "convert the drafter again with python -m gemmachat.converters"
+            "convert the drafter again with gemmachat convert"
             if name.startswith("masked_embd_")
             else "it was made for another program"
         )
