@@ -1,0 +1,24 @@
+// A distribution over the vocabulary.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "random.h"
+
+namespace gc {
+
+struct Candidate {
+    int32_t id;
+    double p;
+};
+
+// Its support, in ascending order of token id; the probabilities sum to 1.
+using Distribution = std::vector<Candidate>;
+
+double probability(const Distribution &distribution, int32_t id);
+
+int32_t draw(const Distribution &distribution, Random &random);
+
+}  // namespace gc
