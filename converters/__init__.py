@@ -1,6 +1,6 @@
-"""Converts a Gemma 4 checkpoint (config.json, safetensors, tokenizer.json) to one GGUF file.
+"""Converts Gemma 4 checkpoints (config.json, safetensors, tokenizer.json) and GGUF files to GGUF.
 
-Imports nothing else from gemmachat, so that it can be used and read on its own.
+Imports nothing else from gemmachat, so that it can be read on its own.
 """
 
 from .conversion import convert

@@ -196,7 +196,7 @@ def _widths_by_layer_type(
     """Head widths and key-value head counts, each of sliding and of full layers."""
     head_dim = fields.count("head_dim")
     kv_heads = fields.count("num_key_value_heads")
-    if "per_layer_config" in fields.values:
+    if fields.values.get("per_layer_config") is not None:
         overrides = _layer_overrides(fields, len(sliding))
         return (
             _one_per_type(overrides, sliding, "head_dim", head_dim),

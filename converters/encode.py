@@ -1,5 +1,6 @@
 """Blocks of a stored tensor as another GGML type, each a job of its own for any thread."""
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,12 +10,10 @@ import numpy as np
 from gguf.constants import GGMLQuantizationType
 
 from .errors import CheckpointError, ConversionError, quoted
-from .ggml import Bytes, Floats, quantize
+from .ggml import Bytes, Floats, as_float, quantize
 from .tensors import FLOATS, StoredTensor, count_not_finite, decoded
 
-BLOCK_WEIGHTS = 4 << 20
-_MAX_F16 = 65504.0
-
+BLOCK_WEIGHTS = 1 << 20  # some 10 MB in flight for each thread
 Job = Callable[[], Bytes]
 
 
@@ -27,18 +26,18 @@ class Encoder:
     """
 
     strict: bool
-    # One entry per block with such weights; threads append, which is atomic.
-    faults: list[tuple[str, int]] = field(default_factory=list)
+    # (file, tensor, weights) for every block with such weights; threads append, which is atomic.
+    faults: list[tuple[str, str, int]] = field(default_factory=list)
 
     def warnings(self) -> list[str]:
         """One sentence for every tensor with such weights."""
-        counts: Counter[str] = Counter()
-        for name, count in self.faults:
-            counts[name] += count
+        counts: Counter[tuple[str, str]] = Counter()
+        for file, name, count in self.faults:
+            counts[file, name] += count
         return [
-            f"Tensor {quoted(name)} holds {count} weights that are NaN or infinite: the model may "
-            "be damaged (--strict refuses it)."
-            for name, count in counts.items()
+            f"Tensor {quoted(name)} in {quoted(file)} holds {count} weights that are NaN or "
+            "infinite: the model may be damaged (--strict refuses it)."
+            for (file, name), count in sorted(counts.items())
         ]
 
     def jobs(
@@ -55,37 +54,36 @@ class Encoder:
         for matrix in range(matrices):
             weights = None if importance is None else importance[matrix]
             for first in range(0, rows, step):
-                yield self._job(
-                    tensor, kind, matrix * rows + first, min(step, rows - first), weights
-                )
+                block = _Block(tensor, matrix * rows + first, min(step, rows - first))
+                yield functools.partial(self._encode, block, kind, weights)
 
-    def _job(
-        self,
-        tensor: StoredTensor,
-        kind: GGMLQuantizationType,
-        first: int,
-        count: int,
-        importance: Floats | None,
-    ) -> Job:
-        def encode() -> Bytes:
-            stored = tensor.encoded(first, count)
-            bad = count_not_finite(stored, tensor.kind, tensor.width)
-            if bad:
-                self._report(tensor, bad)
-            if kind == tensor.kind:
-                return stored
-            rows = decoded(stored, tensor.kind, tensor.width)
-            if bad and kind.name not in FLOATS:
-                rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
-            try:
-                return _as_kind(rows, kind, importance)
-            except ConversionError as error:
-                raise ConversionError(
-                    f"Tensor {quoted(tensor.name)} in {quoted(tensor.file.name)}: {error}; "
-                    "choose --quant BF16 or F32."
-                ) from None
+    def _encode(
+        self, block: "_Block", kind: GGMLQuantizationType, importance: Floats | None
+    ) -> Bytes:
+        tensor = block.tensor
+        stored = tensor.encoded(block.first, block.count)
+        bad = count_not_finite(stored, tensor.kind, tensor.width)
+        if bad:
+            self._report(tensor, bad)
+        keeps_bad = kind.name in FLOATS
+        if kind == tensor.kind and (keeps_bad or not bad):
+            return stored
+        rows = decoded(stored, tensor.kind, tensor.width)
+        if keeps_bad:
+            return self._as_float(tensor, rows, kind)
+        if bad:
+            rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+        try:
+            return quantize(rows, kind, importance)
+        except OverflowError as error:
+            raise _too_large(tensor, error) from None
 
-        return encode
+    def _as_float(self, tensor: StoredTensor, rows: Floats, kind: GGMLQuantizationType) -> Bytes:
+        encoded = as_float(rows, kind)
+        # Rounding to a narrower type may overflow, which must not pass for an infinity.
+        if count_not_finite(encoded, kind, tensor.width) != np.count_nonzero(~np.isfinite(rows)):
+            raise _too_large(tensor, OverflowError(f"a weight is too large for {kind.name}"))
+        return encoded
 
     def _report(self, tensor: StoredTensor, bad: int) -> None:
         if self.strict:
@@ -93,14 +91,19 @@ class Encoder:
                 f"Tensor {quoted(tensor.name)} in {quoted(tensor.file.name)} holds weights that "
                 "are not finite numbers, so the checkpoint is damaged."
             )
-        self.faults.append((tensor.name, bad))
+        self.faults.append((tensor.file.name, tensor.name, bad))
 
 
-def _as_kind(rows: Floats, kind: GGMLQuantizationType, importance: Floats | None) -> Bytes:
-    if kind == GGMLQuantizationType.F32:
-        return rows.view(np.uint8)
-    if kind == GGMLQuantizationType.F16 and (np.abs(rows[np.isfinite(rows)]) > _MAX_F16).any():
-        raise ConversionError("a weight is too large for F16")
-    if kind.name in FLOATS:
-        importance = None
-    return quantize(rows, kind, importance)
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Some rows of a tensor."""
+
+    tensor: StoredTensor
+    first: int
+    count: int
+
+
+def _too_large(tensor: StoredTensor, error: OverflowError) -> ConversionError:
+    return ConversionError(
+        f"Tensor {quoted(tensor.name)} in {quoted(tensor.file.name)}: {error}; choose BF16 or F32."
+    )

@@ -40,7 +40,7 @@ class _TypeTraits(ctypes.Structure):
 def quantize(rows: Floats, kind: GGMLQuantizationType, importance: Floats | None = None) -> Bytes:
     """`rows` [n, width], all finite, as `kind`: [n, bytes of a row].
 
-    `importance` [width] weighs the squared error of each column. Raises ConversionError where a
+    `importance` [width] weighs the squared error of each column. Raises OverflowError where a
     weight is too large for the type.
     """
     rows = np.ascontiguousarray(rows, np.float32)
@@ -53,18 +53,36 @@ def quantize(rows: Floats, kind: GGMLQuantizationType, importance: Floats | None
         kind, rows.ctypes.data, encoded.ctypes.data, 0, count, width,
         None if importance is None else importance.ctypes.data,
     )  # fmt: skip
+    # Only a scale that has become infinite fails the check, of which llama.cpp tells the log.
     if written != encoded.nbytes or not library.ggml_validate_row_data(
         kind, encoded.ctypes.data, encoded.nbytes
     ):
-        raise ConversionError(f"a weight is too large for {kind.name}")
+        raise OverflowError(f"a weight is too large for {kind.name}")
     return encoded
 
 
+def as_float(rows: Floats, kind: GGMLQuantizationType) -> Bytes:
+    """`rows` [n, width], of any value, as F32, F16 or BF16."""
+    rows = np.ascontiguousarray(rows, np.float32)
+    if kind == GGMLQuantizationType.F32:
+        return rows.view(np.uint8)
+    encoded = np.empty((len(rows), row_bytes(rows.shape[1], kind)), np.uint8)
+    _library().ggml_quantize_chunk(
+        kind, rows.ctypes.data, encoded.ctypes.data, 0, len(rows), rows.shape[1], None
+    )
+    return encoded
+
+
+def can_dequantize(kind: GGMLQuantizationType) -> bool:
+    """Whether llama.cpp can turn the type into floats; F32 needs no turning."""
+    return kind == GGMLQuantizationType.F32 or bool(
+        _library().ggml_get_type_traits(kind).contents.to_float
+    )
+
+
 def dequantize(encoded: Bytes, kind: GGMLQuantizationType, width: int) -> Floats:
-    """The float32 rows [n, width] that `encoded`, whole rows of `kind`, stands for."""
+    """The float32 rows [n, width] that `encoded` stands for: whole rows of a readable `kind`."""
     traits = _library().ggml_get_type_traits(kind).contents
-    if not traits.to_float:
-        raise ConversionError(f"llama.cpp cannot read tensors of type {kind.name}")
     rows = np.empty((encoded.nbytes // row_bytes(width, kind), width), np.float32)
     traits.to_float(encoded.ctypes.data, rows.ctypes.data, rows.size)
     return rows

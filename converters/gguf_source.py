@@ -88,7 +88,9 @@ class _Reader:
             raise self._damaged(f"gives tensor {quoted(name)} the impossible shape {list(shape)}")
         size = math.prod(shape[:-1]) * row_bytes(shape[-1], known)
         if begin + size > len(self._data):
-            raise self._damaged(f"is truncated: tensor {quoted(name)} ends after the file")
+            raise self._damaged(
+                f"is truncated: tensor {quoted(name)} ends after the file, so download it again"
+            )
         return StoredTensor(name, known.name, shape, self._path, begin)
 
     def _value(self) -> Value:
@@ -111,10 +113,10 @@ class _Reader:
         at, end, length = self._at, len(self._data), struct.Struct("<Q").unpack_from
         for _ in range(count):
             if at + 8 > end:
-                raise self._damaged("is truncated inside an array of texts")
+                raise self._damaged("is truncated: download it again")
             at += 8 + length(self._data, at)[0]
         if at > end:
-            raise self._damaged("is truncated inside an array of texts")
+            raise self._damaged("is truncated: download it again")
         self._at = at
 
     def _alignment(self, value: Value) -> int:
@@ -144,10 +146,10 @@ class _Reader:
 
     def _take(self, size: int) -> bytes:
         if size > len(self._data) - self._at:
-            raise self._damaged("is truncated")
+            raise self._damaged("is truncated: download it again")
         taken = self._data[self._at : self._at + size]
         self._at += size
         return taken
 
     def _damaged(self, problem: str) -> CheckpointError:
-        return CheckpointError(f"{quoted(self._path, 200)} {problem}: download it again.")
+        return CheckpointError(f"{quoted(self._path, 200)} {problem}.")

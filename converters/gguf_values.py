@@ -40,10 +40,17 @@ class Value:
 Metadata = dict[str, Value]
 
 _NUMBERS: dict[int, str] = {
+    0: "<u1",
+    1: "<i1",
+    2: "<u2",
+    3: "<i2",
     ValueType.UINT32: "<u4",
     ValueType.INT32: "<i4",
     ValueType.FLOAT32: "<f4",
     ValueType.BOOL: "?",
+    10: "<u8",
+    11: "<i8",
+    12: "<f8",
 }
 
 

@@ -92,6 +92,20 @@ def skipped(hparams: Hparams, stored: Mapping[str, StoredTensor]) -> list[str]:
     return sorted(name for name in stored if name.startswith(_OTHER_MODALITIES))
 
 
+def unused(hparams: Hparams, stored: Mapping[str, StoredTensor]) -> list[str]:
+    """Names of stored tensors that the model, as config.json describes it, does not use."""
+    prefix = _text_prefix(stored)
+    names = {
+        f"{prefix}layers.{layer}.{suffix}"
+        for layer in range(hparams.first_shared, hparams.layers)
+        for suffix in _UNUSED_ON_SHARED_LAYERS
+    }
+    if hparams.arch == DRAFTER_ARCH and hparams.centroids is None:
+        # With a dense head, a centroid head left in the checkpoint is not used either.
+        names |= {CENTROIDS, TOKEN_ORDERING}
+    return sorted(names & stored.keys())
+
+
 def _text_prefix(stored: Mapping[str, StoredTensor]) -> str:
     multimodal = "model.language_model."
     return multimodal if any(name.startswith(multimodal) for name in stored) else "model."
@@ -173,16 +187,10 @@ def _expected_experts(experts: Experts, hidden: int) -> _Expected:
 def _refuse_leftovers(
     hparams: Hparams, stored: Mapping[str, StoredTensor], used: set[str], prefix: str
 ) -> None:
-    unused = {
-        f"{prefix}layers.{layer}.{suffix}"
-        for layer in range(hparams.first_shared, hparams.layers)
-        for suffix in _UNUSED_ON_SHARED_LAYERS
-    }
-    unused.update(skipped(hparams, stored))
-    if hparams.arch == DRAFTER_ARCH:
-        # With a dense head, a centroid head left in the checkpoint is not used either.
-        unused |= {CENTROIDS, TOKEN_ORDERING}
-    for name in sorted(stored.keys() - used - unused):
+    left_out = {*skipped(hparams, stored), *unused(hparams, stored)}
+    if hparams.centroids is not None:
+        left_out |= {CENTROIDS, TOKEN_ORDERING}  # they become metadata
+    for name in sorted(stored.keys() - used - left_out):
         if name == _HEAD and hparams.tied_head:
             _refuse_another_head(hparams, stored[name], stored[prefix + _EMBEDDING])
             continue

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .gguf_values import Metadata, string, uint32
+from .hparams import TARGET_ARCH
 from .quantize import Quantization
 
 _QUANTIZATION_VERSION = 2
@@ -33,7 +34,10 @@ def describe(folder: Path, arch: str, shapes: Iterable[tuple[int, ...]]) -> Meta
         "general.architecture": string(arch),
         "general.type": string("model"),
         "general.name": string(name),
-        "general.size_label": string(size.group(1) if size else _size_label(shapes)),
+        # An assistant is named after its target's size, which is not its own.
+        "general.size_label": string(
+            size.group(1) if size and arch == TARGET_ARCH else _size_label(shapes)
+        ),
     }
     licence = _licence(folder)
     if licence:
@@ -44,7 +48,7 @@ def describe(folder: Path, arch: str, shapes: Iterable[tuple[int, ...]]) -> Meta
         if revision:
             keys["general.source.url"] = string(f"{page}/tree/{revision}")
     elif revision:
-        keys["general.source.uuid"] = string(revision)
+        keys["general.version"] = string(revision)
     return keys
 
 

@@ -16,6 +16,7 @@ Where a row's width is not a multiple of a K-quant's 256 weights, the type with 
 llama.cpp takes instead is used.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -66,8 +67,8 @@ _ROUTER = ".ffn_gate_inp.weight"
 _HEADS = ("token_embd.weight", "output.weight")
 _TABLE = "per_layer_token_embd.weight"
 _TABLE_PROJECTION = "per_layer_model_proj.weight"
-_VALUES = ".attn_v.weight"
-_DOWN = (".ffn_down.weight", ".ffn_down_exps.weight")
+_DOWN = ("ffn_down", "ffn_down_exps")
+_IN_LAYER = re.compile(r"blk\.(\d{1,6})\.(\w+)\.weight")
 
 
 def find_quantization(name: str) -> Quantization:
@@ -87,7 +88,7 @@ def tensor_types(
 
     Raises CheckpointError for a row that the type's blocks cannot divide.
     """
-    values = sorted((name for name in shapes if name.endswith(_VALUES)), key=_layer)
+    values = sorted((name for name in shapes if _part(name) == "attn_v"), key=_layer)
     types: dict[str, Kind] = {}
     for name, shape in shapes.items():
         if len(shape) < 2 or name.endswith(_ROUTER):
@@ -102,15 +103,22 @@ def tensor_types(
             kind = Kind.Q8_0
         elif choice.sensitive is not None and (
             (name in values and _needs_more_bits(choice, values.index(name), len(values)))
-            or (name.endswith(_DOWN) and _needs_more_bits(choice, _layer(name), layers))
+            or (_part(name) in _DOWN and _needs_more_bits(choice, _layer(name), layers))
         ):
             kind = choice.sensitive
         types[name] = _fitting(name, shape, kind)
     return types
 
 
+def _part(name: str) -> str | None:
+    """What part of its layer a tensor is; None outside of layers."""
+    found = _IN_LAYER.fullmatch(name)
+    return found.group(2) if found else None
+
+
 def _layer(name: str) -> int:
-    return int(name.split(".")[1])
+    found = _IN_LAYER.fullmatch(name)
+    return int(found.group(1)) if found else 0
 
 
 def _needs_more_bits(choice: Quantization, index: int, count: int) -> bool:

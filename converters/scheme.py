@@ -15,7 +15,7 @@ SPACE = "\u2581"
 
 _BLANKS = ({"String": " "}, {"Regex": " "})
 _NEWLINE_RUNS = tuple({"Regex": regex} for regex in (r"\n+", r"[\n]+", "\n+", "[\n]+"))
-_DECODERS = {"Replace", "ByteFallback", "Fuse"}
+_DECODERS = ("Replace", "ByteFallback", "Fuse")
 
 
 def check_scheme(tokenizer: JsonObject) -> None:

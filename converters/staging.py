@@ -27,12 +27,18 @@ class Staged:
         self.stream.flush()
         os.fsync(self.stream.fileno())
 
-    def publish(self) -> None:
-        """Gives the synced file its name, in place of a file that has it, and makes that last."""
-        if self.temporary is None:
-            self.temporary = _beside(self.path)
-            _link(self.stream.fileno(), self.temporary)
-        os.replace(self.temporary, self.path)
+    def publish(self, *, replace: bool) -> None:
+        """Gives the synced file its name and makes that last.
+
+        With `replace` it takes the place of a file that has the name. Raises OSError.
+        """
+        if self.temporary is None and not replace:
+            _link(self.stream.fileno(), self.path)
+        else:
+            if self.temporary is None:
+                self.temporary = _beside(self.path)
+                _link(self.stream.fileno(), self.temporary)
+            os.replace(self.temporary, self.path)
         _sync_folder(self.path.parent)
 
 

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from gguf.constants import GGMLQuantizationType
 
 from .errors import CheckpointError, quoted
-from .ggml import Bytes, Floats, dequantize, row_bytes
+from .ggml import Bytes, Floats, can_dequantize, dequantize, row_bytes
 
 FLOATS = ("F32", "F16", "BF16")
+_NO_WEIGHTS = ("I8", "I16", "I32", "I64", "F64")
 _INTEGERS: dict[str, np.dtype[Any]] = {"I64": np.dtype("<i8"), "I32": np.dtype("<i4")}
 # Bits of the exponent: all set in a NaN or an infinity, and in no other value.
 _EXPONENT: dict[str, np.uint32 | np.uint16] = {
@@ -50,10 +51,10 @@ class StoredTensor:
         """The GGML type. Raises CheckpointError where there is none for weights."""
         # A safetensors integer type may share its name with a GGML type that holds no weights.
         kind = GGMLQuantizationType.__members__.get(self.dtype)
-        if kind is None or self.dtype in ("I8", "I16", "I32", "I64", "F64"):
+        if kind is None or self.dtype in _NO_WEIGHTS or not can_dequantize(kind):
             raise CheckpointError(
                 f"Tensor {quoted(self.name)} in {quoted(self.file.name)} has type {self.dtype}, "
-                "which cannot hold weights here: use a checkpoint in BF16, F16 or F32."
+                "which cannot be converted: use weights in BF16, F16 or F32."
             )
         return kind
 

@@ -271,6 +271,8 @@ def _default_template(template: Any) -> Any:
     if not isinstance(template, list):
         return template
     named = {
-        entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)
+        str(entry.get("name")): entry.get("template")
+        for entry in template
+        if isinstance(entry, dict)
     }
     return named.get("default")

@@ -93,28 +93,33 @@ def write_files(
                 outputs.append(output)
                 _write(output.stream, file, pool, threads + 2, meter)
                 output.sync()
-        for path, output in zip(files, outputs, strict=True):
+        for path in files:
             refuse_existing(path, force)
+        for path, output in zip(files, outputs, strict=True):
             with _named(path):
-                output.publish()
+                output.publish(replace=force)
 
 
 def refuse_existing(path: Path, force: bool) -> None:
     """Raises OutputError where `path` must not be written."""
-    if path.is_dir():
-        raise OutputError(f"{quoted(path, 200)} is a folder: name a file to write.")
-    if not path.parent.is_dir():
-        raise OutputError(f"The folder {quoted(path.parent, 200)} does not exist: create it first.")
-    if path.exists() and not path.is_file():
-        raise OutputError(f"{quoted(path, 200)} is not a regular file: name a file to write.")
-    if os.path.lexists(path) and not force:
-        raise OutputError(f"{quoted(path, 200)} exists already: pass --force to replace it.")
+    with _named(path):
+        if path.is_dir():
+            raise OutputError(f"{quoted(path, 200)} is a folder: name a file to write.")
+        if not path.parent.is_dir():
+            raise OutputError(
+                f"The folder {quoted(path.parent, 200)} does not exist: create it first."
+            )
+        if path.exists() and not path.is_file():
+            raise OutputError(f"{quoted(path, 200)} is not a regular file: name a file to write.")
+        if os.path.lexists(path) and not force:
+            raise OutputError(f"{quoted(path, 200)} exists already: pass --force to replace it.")
 
 
 def _require_room(files: Mapping[Path, GgufFile]) -> None:
     for folder, group in itertools.groupby(sorted(files), key=lambda path: path.parent):
         needed = sum(files[path].nbytes for path in group)
-        free = shutil.disk_usage(folder).free
+        with _named(folder):
+            free = shutil.disk_usage(folder).free
         if needed > free:
             raise OutputError(
                 f"{quoted(folder, 200)} has {free / 1e9:.2f} GB free and {needed / 1e9:.2f} GB are "

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from gemmachat.errors import UsageError
+from gemmachat.gguf_info import read_header, validate_drafter, validate_target
+from gemmachat.gguf_model import DRAFTER as DRAFTER_ARCHITECTURE
 
 if TYPE_CHECKING:
     from gemmachat.converters.write import GgufFile
@@ -30,8 +35,9 @@ def convert(
         typer.Option(metavar="SRC", help="Convert its drafter too, to OUT's name with -drafter."),
     ] = None,
     drafter_quant: Annotated[
-        str, typer.Option(metavar="TYPE", help="Quantization of the drafter.")
-    ] = "Q8_0",
+        str | None,
+        typer.Option(metavar="TYPE", help="Quantization of the drafter. Default: Q8_0."),
+    ] = None,
     imatrix: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Importance matrix of llama-imatrix, as GGUF."),
@@ -48,17 +54,24 @@ def convert(
     """
     from gemmachat.converters import ConversionError
     from gemmachat.converters import convert as run
+    from gemmachat.converters.conversion import DRAFTER_QUANT
 
+    if drafter is None and drafter_quant is not None:
+        raise UsageError("--drafter-quant needs --drafter SRC, the drafter to convert")
+    sources = [path for path in (source, drafter) if path is not None]
+    for path in map(_expanded, sources):
+        if os.path.isfile(path):
+            _check_file(path)
     screen: Screen = context.obj
     try:
         with screen.transfer("converting") as progress:
             report = run(
-                source.expanduser(),
-                output.expanduser(),
+                _expanded(source),
+                _expanded(output),
                 quant=quant,
-                drafter=drafter and drafter.expanduser(),
-                drafter_quant=drafter_quant,
-                imatrix=imatrix and imatrix.expanduser(),
+                drafter=None if drafter is None else _expanded(drafter),
+                drafter_quant=drafter_quant or DRAFTER_QUANT,
+                imatrix=None if imatrix is None else _expanded(imatrix),
                 strict=strict,
                 force=force,
                 progress=progress,
@@ -69,6 +82,18 @@ def convert(
     screen.note(*report.notes)
     for path, file in report.files.items():
         screen.result(f"{path}: {_summary(file)}")
+
+
+def _expanded(path: Path) -> Path:
+    """The path with ~ resolved; a user that is not known stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
+def _check_file(path: Path) -> None:
+    """A GGUF file must be one that gemmachat would run; raises `GemmachatError`."""
+    header = read_header(path)
+    check = validate_drafter if header.architecture == DRAFTER_ARCHITECTURE else validate_target
+    check(header)
 
 
 def _summary(file: GgufFile) -> str:

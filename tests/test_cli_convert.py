@@ -11,13 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pexpect
 import pytest
 import tiny_checkpoint as tiny
 from conftest import Command, Finished
 from embedded import TARGET
+from gemmachat.converters.quantize import QUANTIZATIONS
 from test_terminal import terminal
 
-from gemmachat import render
+from gemmachat import cli_convert, render
 from gemmachat.gguf_info import read_header
 
 Convert = Callable[..., Finished]
@@ -57,7 +59,10 @@ def test_notes_go_to_standard_error(convert: Convert, target: Path) -> None:
     assert done.code == 0
     assert done.out.count("\n") == 1
     assert "1 tensors for images and sound are left out" in done.err
-    assert "'model.norm.weight' holds 1 weights that are NaN or infinite" in done.err
+    assert (
+        "'model.norm.weight' in 'model.safetensors' holds 1 weights that are NaN or infinite"
+        in done.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,6 +76,12 @@ def test_notes_go_to_standard_error(convert: Convert, target: Path) -> None:
         (("{target}/config.json", "-o", "{out}"), 4, "is not a GGUF file"),
         (("{target}", "-o", "{root}/none/o.gguf"), 1, "none' does not exist: create it first"),
         (("{target}", "-o", "{target}"), 1, "is a folder"),
+        (("{target}", "-o", "", "--drafter", "{target}"), 1, "is a folder"),
+        (("{target}", "-o", "/", "--drafter", "{target}"), 1, "is a folder"),
+        (("{target}", "-o", "x" * 300), 1, "File name too long"),
+        (("x" * 300, "-o", "{out}"), 3, "File name too long"),
+        (("~nosuchuser/x", "-o", "{out}"), 3, "'~nosuchuser/x' is not a folder"),
+        (("{target}", "-o", "{out}", "--drafter-quant", "Q8_0"), 2, "needs --drafter"),
         (("{target}", "-o", "{target}/config.json"), 1, "exists already: pass --force"),
         (("{target}", "-o", "{out}", "--drafter", "{target}"), 4, "must be a Gemma 4 assistant"),
         (("{target}", "-o", "{out}", "--imatrix", "{root}/none"), 3, "none' does not exist"),
@@ -117,12 +128,12 @@ def test_progress_is_plain_lines_without_a_terminal(
     assert lines[-1].endswith(", 0 s left")
 
 
-def test_progress_is_a_bar_that_leaves_no_trace_on_a_terminal(tmp_path: Path) -> None:
+def test_progress_is_a_bar_on_a_terminal(tmp_path: Path) -> None:
     output = str(tmp_path / "m.gguf")
     with terminal("convert", str(TARGET), "-o", output, "--quant", "Q6_K") as child:
         child.expect("converting")
         child.expect(r"m\.gguf: \d")
-        child.expect("EOF|\r\n")
+        child.expect(pexpect.EOF)
     assert read_header(tmp_path / "m.gguf").metadata["general.file_type"] == 18
 
 
@@ -148,3 +159,7 @@ def has_open_output(pid: int, folder: Path) -> bool:
     except OSError:
         return False
     return any(link.startswith(f"{folder}/") for link in links)
+
+
+def test_types_that_help_lists_are_those_there_are() -> None:
+    assert ", ".join(QUANTIZATIONS) == cli_convert.TYPES

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,9 @@ from gemmachat.converters import (
     convert,
 )
 from gemmachat.converters.checkpoint import open_checkpoint
+from gemmachat.converters.conversion import plan_file
 from gemmachat.converters.gguf_source import read_gguf
+from gemmachat.converters.quantize import QUANTIZATIONS
 
 from gemmachat.gguf_info import read_header
 
@@ -257,6 +260,47 @@ def test_drafter_config_that_cannot_be_converted_is_refused(
     assert expected in str(caught.value)
 
 
+ODD_VALUES = (
+    None, True, -1, 0, 1, 2**31, 2**63, 10**30, 1.5, -0.0, 1e300, "", "x", "\ud800", [], {},
+    [[]], [{}], {"type": []}, ["x"], {"x": None},
+)  # fmt: skip
+
+
+def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value of a JSON document; long lists and objects are sampled."""
+    yield path
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in list(items)[:40]:
+            yield from nodes(item, (*path, key))
+
+
+@pytest.mark.parametrize("role", ["target", "drafter"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"]
+)
+def test_no_value_in_a_description_fails_otherwise_than_with_a_sentence(
+    tmp_path: Path, role: str, name: str
+) -> None:
+    (tiny.write_target if role == "target" else tiny.write_drafter)(tmp_path / role)
+    path = tmp_path / role / name
+    whole = {"suppress_tokens": [1, 2]} if name.startswith("gen") else json.loads(path.read_text())
+    rng = random.Random(name)
+    for way in nodes(whole):
+        for odd in rng.sample(ODD_VALUES, 4):
+            changed = json.loads(json.dumps(whole))
+            holder = changed
+            for key in way[:-1]:
+                holder = holder[key]
+            if way:
+                holder[way[-1]] = odd
+            path.write_text(json.dumps(changed if way else odd))
+            try:
+                plan_file(tmp_path / role, quant="Q8_0")
+            except ConversionError as error:
+                assert str(error).isprintable()  # noqa: PT017 - some values are as good
+
+
 def replaced(
     folder: Path, change: Callable[[tiny.Tensors], tiny.Tensors], dtype: str = "F32"
 ) -> None:
@@ -346,17 +390,35 @@ def test_strict_refuses_weights_that_are_not_finite(tmp_path: Path, dtype: str) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.gguf", "target"]
 
 
-@pytest.mark.parametrize("quant", ["F32", "Q4_0", "Q4_K_M"])
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("quant", QUANTIZATIONS)
 def test_weights_that_are_not_finite_are_named_and_spoil_no_block(
-    tmp_path: Path, quant: str
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], quant: str, dtype: str
 ) -> None:
     tiny.write_target(tmp_path / "target")
-    replaced(tmp_path / "target", nan_in_up_projection)
+    replaced(tmp_path / "target", nan_in_up_projection, dtype)
     report = convert(tmp_path / "target", tmp_path / "out.gguf", quant=quant)
     assert len(report.notes) == 1
-    assert f"'{UP}' holds 2 weights" in report.notes[0]
+    assert f"'{UP}' in 'model.safetensors' holds 2 weights" in report.notes[0]
     stored = read_gguf(tmp_path / "out.gguf").tensors["blk.0.ffn_up.weight"].floats()
-    assert np.count_nonzero(~np.isfinite(stored)) == (2 if quant == "F32" else 0)
+    kept = 2 if quant in ("F32", "F16", "BF16") else 0
+    assert np.count_nonzero(~np.isfinite(stored)) == kept
+    assert capfd.readouterr() == ("", "")
+
+
+def test_damaged_scale_in_a_quantized_source_spoils_no_more_than_it_did(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    source = tmp_path / "source.gguf"
+    convert(tmp_path / "target", source, quant="Q8_0")
+    tensor = read_gguf(source).tensors["blk.0.ffn_up.weight"]
+    with source.open("r+b") as file:
+        file.seek(tensor.begin)
+        file.write(b"\x00\x7e")  # the first block's scale: NaN
+    report = convert(source, tmp_path / "out.gguf", quant="Q8_0")
+    assert "'blk.0.ffn_up.weight' in 'source.gguf' holds 32 weights" in report.notes[0]
+    stored = read_gguf(tmp_path / "out.gguf").tensors["blk.0.ffn_up.weight"].floats()
+    assert np.array_equal(stored.reshape(-1)[:32], np.zeros(32))
+    assert np.isfinite(stored).all()
 
 
 def test_killed_conversion_leaves_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import sparse_checkpoint
 from full_size import Model
-from gemmachat.converters import conversion, vocab
+from gemmachat.converters import conversion, source, vocab
 from real_vocab import real_vocab
 
 E2B, E4B, M12B = full_size.E2B, full_size.E4B, full_size.M12B
@@ -51,6 +51,7 @@ PUBLISHED = [
     (E4B_DRAFTER, "Q8_0", 98653280),
     (M12B_DRAFTER, "Q8_0", 465109152),
     (M12B_DRAFTER, "Q4_0", 253708800),
+    (M26B_DRAFTER, "Q8_0", 461785600),
 ]
 GGUF_TYPES = {4: "<u4", 5: "<i4", 6: "<f4", 7: "?"}
 
@@ -90,7 +91,7 @@ def plan(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         return conversion.plan_file(folder, quant=quant)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conversion, "read_vocab", read_shared)
+        patch.setattr(source, "read_vocab", read_shared)
         yield plan
 
 

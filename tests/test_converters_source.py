@@ -21,8 +21,12 @@ from gemmachat.converters import (
     names,
 )
 from gemmachat.converters.config import read_hparams
+from gemmachat.converters.conversion import plan_file
 from gemmachat.converters.gguf_source import read_gguf
+from gemmachat.converters.gguf_values import boolean_array, float32, int32_array, string, uint32
 from gemmachat.converters.imatrix import read_imatrix
+from gemmachat.converters.quantize import QUANTIZATIONS, tensor_types
+from gemmachat.converters.write import GgufFile, write_files
 from real_vocab import RealVocab, _values
 
 from gemmachat.gguf_info import check_pair, read_header
@@ -137,6 +141,81 @@ def test_cut_or_damaged_source_never_fails_otherwise(root: Path, tmp_path: Path)
             assert str(error).isprintable()  # noqa: PT017 - not every damage is an error
 
 
+@pytest.mark.parametrize("alignment", [8, 16, 64, 256])
+def test_source_of_another_alignment_arrives_whole(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alignment: int
+) -> None:
+    plain, aligned, output = (tmp_path / f"{name}.gguf" for name in ("plain", "aligned", "out"))
+    convert(root / "target", plain, quant="F32")
+    plan = plan_file(root / "target", quant="F32")
+    metadata = {**plan.metadata, "general.alignment": uint32(alignment)}
+    with monkeypatch.context() as context:
+        context.setattr("gemmachat.converters.write.ALIGNMENT", alignment)
+        write_files({aligned: GgufFile(metadata, plan.tensors)}, force=False)
+    convert(aligned, output, quant="F32")
+    assert output.read_bytes() == plain.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["x.attn_v.weight", "blk.a.attn_v.weight", "x.ffn_down.weight"])
+def test_tensor_of_an_unknown_name_is_an_ordinary_matrix(name: str) -> None:
+    types = tensor_types({name: (32, 256)}, QUANTIZATIONS["Q4_K_M"], layers=2, drafter=False)
+    assert types[name].name == "Q4_K"
+
+
+ARCH, DRAFTER_ARCH = "gemma4.", "gemma4-assistant."
+ODD_PAIRS = {
+    "heads of too few layers": {ARCH + "attention.head_count_kv": int32_array([2, 2])},
+    "all layers shared": {ARCH + "attention.shared_kv_layers": uint32(6)},
+    "more layers shared": {ARCH + "attention.shared_kv_layers": uint32(60)},
+    "shared NaN": {ARCH + "attention.shared_kv_layers": float32(float("nan"))},
+    "all sliding": {ARCH + "attention.sliding_window_pattern": boolean_array([True] * 6)},
+    "no pattern": {ARCH + "attention.sliding_window_pattern": None},
+    "no pattern in the drafter": {DRAFTER_ARCH + "attention.sliding_window_pattern": None},
+    "no window": {
+        ARCH + "attention.sliding_window": None,
+        DRAFTER_ARCH + "attention.sliding_window": None,
+    },
+    "width as text": {ARCH + "embedding_length": string("64")},
+    "no tokens": {"tokenizer.ggml.tokens": None},
+}
+
+
+@pytest.mark.parametrize("name", ODD_PAIRS)
+def test_pair_of_odd_files_is_refused(root: Path, tmp_path: Path, name: str) -> None:
+    for role in ("target", "drafter"):
+        plan = plan_file(root / role, quant="F32")
+        metadata = {**plan.metadata}
+        for key, value in ODD_PAIRS[name].items():
+            if value is None:
+                metadata.pop(key, None)
+            elif key in metadata:
+                metadata[key] = value
+        write_files({tmp_path / f"{role}.gguf": GgufFile(metadata, plan.tensors)}, force=False)
+    with pytest.raises(CheckpointError):
+        convert(
+            tmp_path / "target.gguf",
+            tmp_path / "o.gguf",
+            quant="Q8_0",
+            drafter=tmp_path / "drafter.gguf",
+        )
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_another_matrix_is_not_claimed_for_a_second_quantization(
+    root: Path, tmp_path: Path
+) -> None:
+    matrix = imatrix(tmp_path / "i.gguf", {f"{UP}.in_sum2": SUMS, f"{UP}.counts": COUNT})
+    weighed = tmp_path / "weighed.gguf"
+    convert(root / "target", weighed, quant="Q4_0", imatrix=matrix)
+    assert read_header(weighed).metadata["quantize.imatrix.file"] == "i.gguf"
+    convert(weighed, tmp_path / "again.gguf", quant="Q8_0")
+    assert not any(
+        key.startswith("quantize.") for key in read_header(tmp_path / "again.gguf").metadata
+    )
+    with pytest.raises(CheckpointError, match="weighs none of the tensors that Q8_0 quantizes"):
+        convert(root / "target", tmp_path / "q8.gguf", quant="Q8_0", imatrix=matrix)
+
+
 # --- importance matrices ----------------------------------------------------------------------
 
 
@@ -173,7 +252,7 @@ def test_importance_is_the_mean_square_and_even_where_nothing_was_counted(tmp_pa
         ({f"{UP}.in_sum2": -SUMS, f"{UP}.counts": COUNT}, "impossible importance"),
         ({f"{UP}.in_sum2": SUMS * np.nan, f"{UP}.counts": COUNT}, "impossible importance"),
         ({f"{UP}.in_sum2": SUMS[:, :32], f"{UP}.counts": COUNT}, "belongs to another"),
-        ({"other.in_sum2": SUMS, "other.counts": COUNT}, "belongs to another"),
+        ({"other.in_sum2": SUMS, "other.counts": COUNT}, "weighs none"),
     ],
 )
 def test_unfit_importance_matrix_is_refused(
@@ -207,11 +286,16 @@ def test_pair_appears_together_and_belongs_together(root: Path, tmp_path: Path) 
     assert read_header(drafter).metadata["general.file_type"] == 7
 
 
+ROPE = tiny.drafter_config()["text_config"]["rope_parameters"]
+HALF_ROTATED = ROPE | {"full_attention": ROPE["full_attention"] | {"partial_rotary_factor": 0.5}}
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"backbone_hidden_size": 96}, "hidden width is 96 and its target's is 64"),
         ({"text": {"sliding_window": 8}}, "sliding window is 8"),
+        ({"text": {"rope_parameters": HALF_ROTATED}}, "turns other elements"),
         ({"text": {"head_dim": 16}}, "heads of sliding attention is 16"),
         ({"text": {"num_key_value_heads": 1}}, "key-value heads in sliding attention is 1"),
         ({"text": {"per_layer_config": {"3": {"head_dim": 32}}}}, "heads of full attention is 32"),
@@ -294,7 +378,7 @@ def test_downloaded_folder_tells_its_revision(tmp_path: Path) -> None:
     notes.mkdir(parents=True)
     (notes / "config.json.metadata").write_text(f"{REVISION}\n0a1b\n1700000000.0\n")
     found = described(folder, tmp_path)
-    assert found["source.uuid"] == REVISION
+    assert found["version"] == REVISION
     assert (found["name"], found["size_label"]) == ("my-26B-A4B_copy", "26B-A4B")
 
 
@@ -305,7 +389,7 @@ def test_unknown_origin_claims_nothing(tmp_path: Path) -> None:
     weights = random_weights.target_weights(tiny.target_config(), 0).values()
     found = described(folder, tmp_path)
     assert found["size_label"] == f"{sum(tensor.size for tensor in weights) / 1e3:.1f}K"
-    assert not {"license", "source.repo_url", "source.url", "source.uuid"} & found.keys()
+    assert not {"license", "source.repo_url", "source.url", "version"} & found.keys()
 
 
 def test_same_input_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
@@ -334,7 +418,7 @@ def write_checkpoint_of(path: Path, folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(content)
 
 
-def test_embedded_pair_comes_from_a_checkpoint_byte_for_byte(tmp_path: Path) -> None:
+def test_embedded_pair_is_what_a_checkpoint_with_its_weights_converts_to(tmp_path: Path) -> None:
     for path in (TARGET, DRAFTER):
         write_checkpoint_of(path, tmp_path / path.stem)
     convert(
