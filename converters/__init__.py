@@ -10,6 +10,7 @@ from .errors import (
     ConversionError,
     OptionError,
     OutputError,
+    ResourceError,
 )
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "ConversionError",
     "OptionError",
     "OutputError",
+    "ResourceError",
     "convert",
 ]

@@ -5,6 +5,7 @@ data; every size that the header claims is compared with the bytes that exist.
 """
 
 import math
+import os
 import re
 import struct
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import CheckpointError, CheckpointNotFoundError, quoted
+from .files import is_there, opened
 from .jsonfile import JsonObject, parse_json, read_json
 from .tensors import StoredTensor
 
@@ -45,16 +47,17 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     Raises CheckpointNotFoundError where a file is missing, CheckpointError where one is damaged.
     """
     if not folder.is_dir():
+        what = "is not a folder" if is_there(folder) else "does not exist"
         raise CheckpointNotFoundError(
-            f"{quoted(folder, 200)} is not a folder: "
+            f"{quoted(folder, 200)} {what}: "
             "give the folder that holds config.json and model.safetensors."
         )
     config = read_json(folder / "config.json", max_bytes=MAX_CONFIG_BYTES)
     single = folder / "model.safetensors"
     index = folder / "model.safetensors.index.json"
-    if single.is_file():
+    if is_there(single):
         return Checkpoint(folder, config, _read_header(single))
-    if index.is_file():
+    if is_there(index):
         return Checkpoint(folder, config, _read_shards(folder, index))
     raise CheckpointNotFoundError(
         f"{quoted(folder, 200)} holds neither model.safetensors nor model.safetensors.index.json; "
@@ -95,25 +98,18 @@ def _read_shards(folder: Path, index: Path) -> dict[str, StoredTensor]:
 
 def _read_header(path: Path) -> dict[str, StoredTensor]:
     where = quoted(path, 200)
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            prefix = file.read(8)
-            if len(prefix) < 8:
-                raise CheckpointError(f"{where} is only {size} bytes long: it is truncated.")
-            (length,) = struct.unpack("<Q", prefix)
-            if length > min(MAX_HEADER_BYTES, size - 8):
-                raise CheckpointError(
-                    f"{where} claims a header of {length} bytes, but it is {size} bytes long "
-                    f"and a header may have at most {MAX_HEADER_BYTES}."
-                )
-            header = file.read(length)
-    except FileNotFoundError:
-        raise CheckpointNotFoundError(
-            f"{where} is missing: the checkpoint is incomplete."
-        ) from None
-    except OSError as error:
-        raise CheckpointError(f"{where} cannot be read: {error.strerror or error}.") from error
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        prefix = file.read(8)
+        if len(prefix) < 8:
+            raise CheckpointError(f"{where} is only {size} bytes long: it is truncated.")
+        (length,) = struct.unpack("<Q", prefix)
+        if not 0 < length <= min(MAX_HEADER_BYTES, size - 8):
+            raise CheckpointError(
+                f"{where} claims a header of {length} bytes, but it is {size} bytes long "
+                f"and a header may have at most {MAX_HEADER_BYTES}."
+            )
+        header = file.read(length)
     entries = parse_json(header, where=f"The header of {where}")
     data_begin = 8 + length
     spans: list[tuple[int, int, str]] = []

@@ -107,7 +107,11 @@ class _Fields:
         value = self.values.get(key)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 1e-30 <= value < 1e30
+        ):
             raise CheckpointError(
                 f"{key} in config.json is {quoted(value)}, but it must be a positive number."
             )

@@ -8,7 +8,7 @@ import numpy as np
 from gguf.constants import GGMLQuantizationType as Kind
 
 from .encode import Encoder
-from .errors import CheckpointError, quoted
+from .errors import CheckpointError, OutputError, quoted
 from .ggml import Floats, row_bytes
 from .imatrix import ImportanceMatrix, read_imatrix
 from .pair import check_pair
@@ -66,10 +66,22 @@ def convert(
         sources.append(read_source(drafter))
         check_pair(sources[0], sources[1])
         plans.append(_plan(sources[1], drafter_choice, encoder, None))
+    for path in outputs:
+        _refuse_overwriting(path, sources)
     files = dict(zip(outputs, plans, strict=True))
     write_files(files, force=force, progress=progress)
     notes = [note for read in sources for note in read.notes]
     return Report(files, (*notes, *encoder.warnings()))
+
+
+def _refuse_overwriting(output: Path, sources: list[Source]) -> None:
+    """A checkpoint's own file is no place for the output; a GGUF file can be quantized in place."""
+    for source in sources:
+        for file in {tensor.file for tensor in source.tensors.values()}:
+            if output.exists() and output.samefile(file) and file.suffix == ".safetensors":
+                raise OutputError(
+                    f"{quoted(output, 200)} is a part of the source: write elsewhere."
+                )
 
 
 def drafter_output(output: Path) -> Path:

@@ -14,6 +14,8 @@ from .ggml import Bytes, Floats, as_float, quantize
 from .tensors import FLOATS, StoredTensor, count_not_finite, decoded
 
 BLOCK_WEIGHTS = 1 << 20  # some 10 MB in flight for each thread
+_MAX_F16 = 65504.0
+
 Job = Callable[[], Bytes]
 
 
@@ -73,16 +75,16 @@ class Encoder:
             return self._as_float(tensor, rows, kind)
         if bad:
             rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
-        try:
-            return quantize(rows, kind, importance)
-        except OverflowError as error:
-            raise _too_large(tensor, error) from None
+        # Far beyond any weight of a model; the scales of blocks are half-precision numbers.
+        if np.abs(rows).max() > _MAX_F16:
+            raise _too_large(tensor, kind)
+        return quantize(rows, kind, importance)
 
     def _as_float(self, tensor: StoredTensor, rows: Floats, kind: GGMLQuantizationType) -> Bytes:
         encoded = as_float(rows, kind)
         # Rounding to a narrower type may overflow, which must not pass for an infinity.
         if count_not_finite(encoded, kind, tensor.width) != np.count_nonzero(~np.isfinite(rows)):
-            raise _too_large(tensor, OverflowError(f"a weight is too large for {kind.name}"))
+            raise _too_large(tensor, kind)
         return encoded
 
     def _report(self, tensor: StoredTensor, bad: int) -> None:
@@ -103,7 +105,8 @@ class _Block:
     count: int
 
 
-def _too_large(tensor: StoredTensor, error: OverflowError) -> ConversionError:
+def _too_large(tensor: StoredTensor, kind: GGMLQuantizationType) -> ConversionError:
     return ConversionError(
-        f"Tensor {quoted(tensor.name)} in {quoted(tensor.file.name)}: {error}; choose BF16 or F32."
+        f"Tensor {quoted(tensor.name)} in {quoted(tensor.file.name)} holds a weight that is too "
+        f"large for {kind.name}: choose BF16 or F32."
     )

@@ -4,6 +4,7 @@ ConversionError             1  something failed
 ├── OptionError             2  a choice that makes no sense
 ├── CheckpointNotFoundError 3  the checkpoint, or a file of it, is not there
 ├── CheckpointError         4  the checkpoint is damaged, or not one that can be converted
+├── ResourceError           5  memory or threads do not suffice
 └── OutputError             1  the output cannot be written
 
 `str(error)` is one sentence for the user: what is wrong, where, and what to do.
@@ -32,6 +33,12 @@ class CheckpointError(ConversionError):
     """The checkpoint is damaged, or not one that can be converted."""
 
     exit_code = 4
+
+
+class ResourceError(ConversionError):
+    """Memory or threads do not suffice."""
+
+    exit_code = 5
 
 
 class OutputError(ConversionError):

@@ -38,26 +38,21 @@ class _TypeTraits(ctypes.Structure):
 
 
 def quantize(rows: Floats, kind: GGMLQuantizationType, importance: Floats | None = None) -> Bytes:
-    """`rows` [n, width], all finite, as `kind`: [n, bytes of a row].
+    """`rows` [n, width], finite and of the magnitudes that weights have, as `kind`.
 
-    `importance` [width] weighs the squared error of each column. Raises OverflowError where a
-    weight is too large for the type.
+    Returns [n, bytes of a row]. `importance` [width] weighs the squared error of each column.
     """
     rows = np.ascontiguousarray(rows, np.float32)
     count, width = rows.shape
     encoded = np.empty((count, row_bytes(width, kind)), np.uint8)
     if importance is not None:
         importance = np.ascontiguousarray(importance, np.float32)
-    library = _library()
-    written = library.ggml_quantize_chunk(
+    written = _library().ggml_quantize_chunk(
         kind, rows.ctypes.data, encoded.ctypes.data, 0, count, width,
         None if importance is None else importance.ctypes.data,
     )  # fmt: skip
-    # Only a scale that has become infinite fails the check, of which llama.cpp tells the log.
-    if written != encoded.nbytes or not library.ggml_validate_row_data(
-        kind, encoded.ctypes.data, encoded.nbytes
-    ):
-        raise OverflowError(f"a weight is too large for {kind.name}")
+    if written != encoded.nbytes:
+        raise ConversionError(f"llama.cpp quantized to {written} bytes, not {encoded.nbytes}.")
     return encoded
 
 
@@ -119,8 +114,6 @@ def _library() -> Any:
         ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
         ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p,
     ]  # fmt: skip
-    library.ggml_validate_row_data.restype = ctypes.c_bool
-    library.ggml_validate_row_data.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
     library.ggml_get_type_traits.restype = ctypes.POINTER(_TypeTraits)
     library.ggml_get_type_traits.argtypes = [ctypes.c_int]
     return library

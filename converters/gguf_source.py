@@ -6,13 +6,15 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 import math
 import mmap
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from gguf.constants import GGMLQuantizationType
 
-from .errors import CheckpointError, CheckpointNotFoundError, quoted
+from .errors import CheckpointError, quoted
+from .files import opened
 from .ggml import block_size, row_bytes
 from .gguf_values import Metadata, Value, ValueType
 from .tensors import StoredTensor
@@ -33,14 +35,11 @@ class GgufSource:
 
 def read_gguf(path: Path) -> GgufSource:
     """The directory of the file. Raises CheckpointNotFoundError or CheckpointError."""
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with opened(path, missing="does not exist") as file:
+        if os.fstat(file.fileno()).st_size < 24:
+            raise CheckpointError(f"{quoted(path, 200)} is too short for a GGUF file.")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Reader(path, data).read()
-    except FileNotFoundError:
-        raise CheckpointNotFoundError(f"{quoted(path, 200)} does not exist.") from None
-    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
-        reason = getattr(error, "strerror", None) or error
-        raise CheckpointError(f"{quoted(path, 200)} cannot be read: {reason}.") from error
 
 
 class _Reader:

@@ -16,6 +16,7 @@ from .gguf_source import GgufSource, read_gguf
 from .gguf_values import Metadata, int32, string
 
 _SUMS, _COUNTS = ".in_sum2", ".counts"
+_MAX = 1e20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def _mean(path: Path, source: GgufSource, name: str) -> Floats:
     count = counts.floats().reshape(-1, 1)
     if len(count) != len(total):
         raise CheckpointError(f"{quoted(path, 200)} has the wrong counts for {quoted(name)}.")
-    if not (np.isfinite(total).all() and np.isfinite(count).all() and (total >= 0).all()):
+    # What llama.cpp multiplies with it must stay finite.
+    if not ((total >= 0).all() and (total <= _MAX).all() and np.isfinite(count).all()):
         raise CheckpointError(
             f"{quoted(path, 200)} holds an impossible importance for tensor {quoted(name)}."
         )

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from .errors import ConversionError
+from .files import opened
 from .gguf_values import Metadata, string, uint32
 from .hparams import TARGET_ARCH
 from .quantize import Quantization
@@ -96,7 +98,7 @@ def _licence(folder: Path) -> str | None:
 def _read(path: Path) -> str:
     """The start of a small text file; nothing when there is none, as it is not needed."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             return file.read(_MAX_NOTE_BYTES).decode("utf-8", "replace")
-    except OSError:
+    except ConversionError:
         return ""

@@ -41,7 +41,7 @@ def read_source(path: Path) -> Source:
     """Reads and checks what `path`, a folder or a GGUF file, holds. Raises ConversionError."""
     try:
         source = _read_file(path) if os.path.isfile(path) else _read_folder(path)
-    except OSError as error:
+    except OSError as error:  # of a path that cannot be one
         reason = error.strerror or error
         raise CheckpointNotFoundError(f"{quoted(path, 200)} cannot be read: {reason}.") from error
     for tensor in source.tensors.values():

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gguf.constants import GGMLQuantizationType
 
 from .errors import CheckpointError, quoted
+from .files import opened
 from .ggml import Bytes, Floats, can_dequantize, dequantize, row_bytes
 
 FLOATS = ("F32", "F16", "BF16")
@@ -101,14 +102,9 @@ def count_not_finite(encoded: Bytes, kind: GGMLQuantizationType, width: int) -> 
 
 
 def _read(tensor: StoredTensor, offset: int, size: int) -> Bytes:
-    try:
-        with tensor.file.open("rb") as file:
-            file.seek(tensor.begin + offset)
-            data = file.read(size)
-    except OSError as error:
-        raise CheckpointError(
-            f"{quoted(tensor.file, 200)} cannot be read: {error.strerror or error}."
-        ) from error
+    with opened(tensor.file) as file:
+        file.seek(tensor.begin + offset)
+        data = file.read(size)
     if len(data) != size:
         raise CheckpointError(f"{quoted(tensor.file, 200)} became shorter while it was read.")
     return np.frombuffer(data, np.uint8)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import CheckpointError, quoted
+from .files import is_there, opened
 from .gguf_values import (
     Metadata,
     boolean,
@@ -105,7 +106,7 @@ def read_vocab(folder: Path, size: int) -> Vocab:
 
 
 def _read_optional(path: Path) -> JsonObject:
-    return read_json(path, max_bytes=MAX_TOKENIZER_BYTES) if path.is_file() else {}
+    return read_json(path, max_bytes=MAX_TOKENIZER_BYTES) if is_there(path) else {}
 
 
 def _token_ids(vocab: Any, added: Any) -> dict[str, int]:
@@ -247,16 +248,13 @@ def _suppressed(generation: JsonObject, size: int) -> tuple[int, ...]:
 
 def _chat_template(folder: Path, settings: JsonObject) -> str | None:
     path = folder / "chat_template.jinja"
-    if path.is_file():
+    if is_there(path):
+        with opened(path) as file:
+            data = file.read(MAX_TEMPLATE_BYTES + 1)
         try:
-            with path.open("rb") as file:
-                data = file.read(MAX_TEMPLATE_BYTES + 1)
             template: Any = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise CheckpointError("chat_template.jinja is not UTF-8.") from error
-        except OSError as error:
-            reason = error.strerror or error
-            raise CheckpointError(f"chat_template.jinja cannot be read: {reason}.") from error
     else:
         template = _default_template(settings.get("chat_template"))
     if template is None:

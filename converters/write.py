@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .encode import Job
-from .errors import OutputError, quoted
+from .errors import OutputError, ResourceError, quoted
 from .ggml import Bytes
 from .gguf_values import Value, encode_metadata, encode_string
 from .staging import staged
@@ -84,7 +84,7 @@ def write_files(
     _require_room(files)
     meter = _Meter(sum(file.nbytes for file in files.values()), progress)
     threads = _processors()
-    with ThreadPoolExecutor(threads, "encode") as pool, ExitStack() as stack:
+    with _enough_threads(), ThreadPoolExecutor(threads, "encode") as pool, ExitStack() as stack:
         stack.callback(pool.shutdown, wait=True, cancel_futures=True)
         outputs = []
         for path, file in files.items():
@@ -95,9 +95,17 @@ def write_files(
                 output.sync()
         for path in files:
             refuse_existing(path, force)
-        for path, output in zip(files, outputs, strict=True):
-            with _named(path):
-                output.publish(replace=force)
+        published: list[Path] = []
+        try:
+            for path, output in zip(files, outputs, strict=True):
+                with _named(path):
+                    output.publish(replace=force)
+                published.append(path)
+        except OutputError:
+            if not force:  # a file that took another's place stays
+                for path in published:
+                    path.unlink(missing_ok=True)
+            raise
 
 
 def refuse_existing(path: Path, force: bool) -> None:
@@ -109,7 +117,7 @@ def refuse_existing(path: Path, force: bool) -> None:
             raise OutputError(
                 f"The folder {quoted(path.parent, 200)} does not exist: create it first."
             )
-        if path.exists() and not path.is_file():
+        if path.is_symlink() or (path.exists() and not path.is_file()):
             raise OutputError(f"{quoted(path, 200)} is not a regular file: name a file to write.")
         if os.path.lexists(path) and not force:
             raise OutputError(f"{quoted(path, 200)} exists already: pass --force to replace it.")
@@ -179,6 +187,19 @@ def _named(path: Path) -> Iterator[None]:
     except OSError as error:
         raise OutputError(
             f"{quoted(path, 200)} cannot be written: {error.strerror or error}."
+        ) from error
+
+
+@contextmanager
+def _enough_threads() -> Iterator[None]:
+    """Turns the system's refusal of a thread into an error."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "thread" not in str(error):
+            raise
+        raise ResourceError(
+            "The system lets no more threads be started, which converting needs."
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -22,7 +23,10 @@ from gemmachat.converters import (
     CheckpointNotFoundError,
     ConversionError,
     OutputError,
+    ResourceError,
     convert,
+    staging,
+    write,
 )
 from gemmachat.converters.checkpoint import open_checkpoint
 from gemmachat.converters.conversion import plan_file
@@ -92,7 +96,7 @@ def test_hostile_safetensors_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_missing_parts_are_not_found(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointNotFoundError, match="not a folder"):
+    with pytest.raises(CheckpointNotFoundError, match="does not exist"):
         open_checkpoint(tmp_path / "absent")
     with pytest.raises(CheckpointNotFoundError, match=r"config\.json"):
         open_checkpoint(tmp_path)
@@ -485,6 +489,92 @@ def test_full_disk_in_the_middle_keeps_the_old_file(tmp_path: Path) -> None:
     assert ended.stderr == "'out.gguf' cannot be written: File too large.\n"
     assert (tmp_path / "out.gguf").read_bytes() == b"precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["drafter", "out.gguf", "target"]
+
+
+def test_drafter_that_cannot_be_published_takes_its_target_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.write_target(tmp_path / "target")
+    tiny.write_drafter(tmp_path / "drafter")
+    publish = staging.Staged.publish
+
+    def failing(output: staging.Staged, *, replace: bool) -> None:
+        if "drafter" in output.path.name:
+            raise PermissionError(errno.EPERM, "not permitted")
+        publish(output, replace=replace)
+
+    monkeypatch.setattr(staging.Staged, "publish", failing)
+    with pytest.raises(OutputError, match=r"out-drafter\.gguf' cannot be written: not permitted"):
+        convert(
+            tmp_path / "target", tmp_path / "out.gguf", quant="F32", drafter=tmp_path / "drafter"
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drafter", "target"]
+
+
+def test_output_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    output = tmp_path / "out.gguf"
+
+    def appear(done: int, total: int) -> None:
+        if done == total:
+            output.write_bytes(b"precious")
+
+    with pytest.raises(OutputError, match="exists already"):
+        convert(tmp_path / "target", output, quant="F32", progress=appear)
+    assert output.read_bytes() == b"precious"
+
+
+def test_checkpoint_is_never_overwritten(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    tiny.write_drafter(tmp_path / "drafter")
+    for folder in ("target", "drafter"):
+        weights = tmp_path / folder / "model.safetensors"
+        before = weights.read_bytes()
+        with pytest.raises(OutputError, match="part of the source"):
+            convert(
+                tmp_path / "target",
+                weights,
+                quant="F32",
+                drafter=tmp_path / "drafter",
+                force=True,
+            )
+        assert weights.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "model.safetensors", "chat_template.jinja"]
+)
+def test_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    tiny.write_target(tmp_path / "target")
+    (tmp_path / "target" / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "target" / name)
+    with pytest.raises(CheckpointError, match=rf"{name}' is not a regular file"):
+        convert(tmp_path / "target", tmp_path / "out.gguf", quant="F32")
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer_config.json", "generation_config.json", "chat_template.jinja"]
+)
+def test_link_to_nowhere_is_a_missing_file(tmp_path: Path, name: str) -> None:
+    tiny.write_target(tmp_path / "target")
+    (tmp_path / "target" / name).unlink(missing_ok=True)
+    (tmp_path / "target" / name).symlink_to("blobs/gone")
+    with pytest.raises(CheckpointNotFoundError, match=rf"{name}' is missing"):
+        convert(tmp_path / "target", tmp_path / "out.gguf", quant="F32")
+
+
+def test_bomb_of_empty_lists_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    bomb = tiny.framed(b'{"a": [' + b"[]," * 4_000_000 + b"[]]}")
+    (tmp_path / "model.safetensors").write_bytes(bomb)
+    with pytest.raises(CheckpointError, match="more than 3000000 lists"):
+        open_checkpoint(tmp_path)
+
+
+def test_too_few_threads_are_told_from_a_failure(tmp_path: Path) -> None:
+    tiny.write_target(tmp_path / "target")
+    with pytest.raises(ResourceError, match="no more threads"), write._enough_threads():
+        raise RuntimeError("can't start new thread")
 
 
 def test_too_little_room_is_noticed_before_anything_is_written(
