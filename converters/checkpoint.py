@@ -49,8 +49,8 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     if not folder.is_dir():
         what = "is not a folder" if is_there(folder) else "does not exist"
         raise CheckpointNotFoundError(
-            f"{quoted(folder, 200)} {what}: "
-            "give the folder that holds config.json and model.safetensors."
+            f"{quoted(folder, 200)} {what}: give the folder of a downloaded checkpoint, which "
+            "holds config.json and model.safetensors, or a GGUF file."
         )
     config = read_json(folder / "config.json", max_bytes=MAX_CONFIG_BYTES)
     single = folder / "model.safetensors"
@@ -59,6 +59,11 @@ def open_checkpoint(folder: Path) -> Checkpoint:
         return Checkpoint(folder, config, _read_header(single))
     if is_there(index):
         return Checkpoint(folder, config, _read_shards(folder, index))
+    if any(folder.glob("*.safetensors")):
+        raise CheckpointNotFoundError(
+            f"{quoted(folder, 200)} holds parts of a checkpoint but not their list, "
+            "model.safetensors.index.json: download it too."
+        )
     raise CheckpointNotFoundError(
         f"{quoted(folder, 200)} holds neither model.safetensors nor model.safetensors.index.json; "
         "only safetensors checkpoints can be converted."
@@ -104,6 +109,10 @@ def _read_header(path: Path) -> dict[str, StoredTensor]:
         if len(prefix) < 8:
             raise CheckpointError(f"{where} is only {size} bytes long: it is truncated.")
         (length,) = struct.unpack("<Q", prefix)
+        if prefix == b"version ":
+            raise CheckpointError(
+                f"{where} is a Git LFS pointer and not the weights: fetch them with git lfs pull."
+            )
         if not 0 < length <= min(MAX_HEADER_BYTES, size - 8):
             raise CheckpointError(
                 f"{where} claims a header of {length} bytes, but it is {size} bytes long "

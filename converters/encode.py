@@ -15,6 +15,7 @@ from .tensors import FLOATS, StoredTensor, count_not_finite, decoded
 
 BLOCK_WEIGHTS = 1 << 20  # some 10 MB in flight for each thread
 _MAX_F16 = 65504.0
+_MOST_TOLD = 10
 
 Job = Callable[[], Bytes]
 
@@ -36,11 +37,14 @@ class Encoder:
         counts: Counter[tuple[str, str]] = Counter()
         for file, name, count in self.faults:
             counts[file, name] += count
-        return [
+        told = [
             f"Tensor {quoted(name)} in {quoted(file)} holds {count} weights that are NaN or "
             "infinite: the model may be damaged (--strict refuses it)."
-            for (file, name), count in sorted(counts.items())
+            for (file, name), count in sorted(counts.items())[:_MOST_TOLD]
         ]
+        if len(counts) > _MOST_TOLD:
+            told.append(f"So do {len(counts) - _MOST_TOLD} more tensors.")
+        return told
 
     def jobs(
         self, tensor: StoredTensor, kind: GGMLQuantizationType, importance: Floats | None

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from .errors import CheckpointError, quoted
+from .files import opened
 from .ggml import Floats
 from .gguf_source import GgufSource, read_gguf
 from .gguf_values import Metadata, int32, string
@@ -53,6 +54,12 @@ class ImportanceMatrix:
 
 def read_imatrix(path: Path) -> ImportanceMatrix:
     """The importance matrix in a file. Raises CheckpointNotFoundError or CheckpointError."""
+    with opened(path, missing="does not exist") as file:
+        if file.read(4) != b"GGUF":
+            raise CheckpointError(
+                f"{quoted(path, 200)} is not a GGUF file: make the importance matrix with "
+                "llama-imatrix --output-format gguf."
+            )
     source = read_gguf(path)
     means: dict[str, Floats] = {}
     for stored in source.tensors:

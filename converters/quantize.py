@@ -88,6 +88,25 @@ def tensor_types(
 
     Raises CheckpointError for a row that the type's blocks cannot divide.
     """
+    wanted = _wanted(shapes, choice, layers, drafter)
+    return {name: _fitting(name, shapes[name], kind) for name, kind in wanted.items()}
+
+
+def narrowed(
+    shapes: Mapping[str, Shape], choice: Quantization, *, layers: int, drafter: bool
+) -> dict[str, Kind]:
+    """The tensors whose rows a K-quant cannot divide, and the types that they get instead."""
+    wanted = _wanted(shapes, choice, layers, drafter)
+    return {
+        name: _NARROW[kind]
+        for name, kind in wanted.items()
+        if kind in _NARROW and shapes[name][-1] % block_size(kind)
+    }
+
+
+def _wanted(
+    shapes: Mapping[str, Shape], choice: Quantization, layers: int, drafter: bool
+) -> dict[str, Kind]:
     values = sorted((name for name in shapes if _part(name) == "attn_v"), key=_layer)
     types: dict[str, Kind] = {}
     for name, shape in shapes.items():
@@ -106,7 +125,7 @@ def tensor_types(
             or (_part(name) in _DOWN and _needs_more_bits(choice, _layer(name), layers))
         ):
             kind = choice.sensitive
-        types[name] = _fitting(name, shape, kind)
+        types[name] = kind
     return types
 
 

@@ -36,6 +36,10 @@ class Source:
     drafter: bool
     notes: tuple[str, ...]
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the stored tensors, by name."""
+        return {name: tensor.shape for name, tensor in self.tensors.items()}
+
 
 def read_source(path: Path) -> Source:
     """Reads and checks what `path`, a folder or a GGUF file, holds. Raises ConversionError."""

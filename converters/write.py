@@ -117,7 +117,9 @@ def refuse_existing(path: Path, force: bool) -> None:
             raise OutputError(
                 f"The folder {quoted(path.parent, 200)} does not exist: create it first."
             )
-        if path.is_symlink() or (path.exists() and not path.is_file()):
+        if path.is_symlink():
+            raise OutputError(f"{quoted(path, 200)} is a symbolic link: name the file itself.")
+        if path.exists() and not path.is_file():
             raise OutputError(f"{quoted(path, 200)} is not a regular file: name a file to write.")
         if os.path.lexists(path) and not force:
             raise OutputError(f"{quoted(path, 200)} exists already: pass --force to replace it.")
@@ -130,8 +132,8 @@ def _require_room(files: Mapping[Path, GgufFile]) -> None:
             free = shutil.disk_usage(folder).free
         if needed > free:
             raise OutputError(
-                f"{quoted(folder, 200)} has {free / 1e9:.2f} GB free and {needed / 1e9:.2f} GB are "
-                "needed: make room, or write elsewhere with -o."
+                f"{quoted(folder, 200)} has {free / 1e6:,.1f} MB free and {needed / 1e6:,.1f} MB "
+                "are needed: make room, or write elsewhere with -o."
             )
 
 

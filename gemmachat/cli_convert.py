@@ -24,23 +24,29 @@ def convert(
     context: typer.Context,
     source: Annotated[
         Path,
-        typer.Argument(metavar="SRC", help="Checkpoint folder (safetensors), or a GGUF file."),
+        typer.Argument(metavar="SRC", help="Checkpoint folder (safetensors) or GGUF file."),
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="OUT", help="GGUF file to write.")
     ],
-    quant: Annotated[str, typer.Option(metavar="TYPE", help=f"Quantization: {TYPES}.")] = "Q4_K_M",
+    quant: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help=f"{TYPES}. Default: Q4_K_M; of a drafter Q8_0."),
+    ] = None,
     drafter: Annotated[
         Path | None,
-        typer.Option(metavar="SRC", help="Convert its drafter too, to OUT's name with -drafter."),
+        typer.Option(
+            metavar="SRC",
+            help="Its drafter (folder or GGUF): written beside OUT as NAME-drafter.gguf.",
+        ),
     ] = None,
     drafter_quant: Annotated[
         str | None,
-        typer.Option(metavar="TYPE", help="Quantization of the drafter. Default: Q8_0."),
+        typer.Option(metavar="TYPE", help="Type of that drafter. Default: Q8_0."),
     ] = None,
     imatrix: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Importance matrix of llama-imatrix, as GGUF."),
+        typer.Option(metavar="FILE", help="Importance matrix of SRC by llama-imatrix (GGUF)."),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse weights that are NaN or infinite.")
@@ -54,10 +60,11 @@ def convert(
     """
     from gemmachat.converters import ConversionError
     from gemmachat.converters import convert as run
-    from gemmachat.converters.conversion import DRAFTER_QUANT
 
     if drafter is None and drafter_quant is not None:
         raise UsageError("--drafter-quant needs --drafter SRC, the drafter to convert")
+    if output.suffix != ".gguf":
+        raise UsageError(f"OUT must be a file name that ends in .gguf, not '{output}'")
     sources = [path for path in (source, drafter) if path is not None]
     for path in map(_expanded, sources):
         if os.path.isfile(path):
@@ -70,7 +77,7 @@ def convert(
                 _expanded(output),
                 quant=quant,
                 drafter=None if drafter is None else _expanded(drafter),
-                drafter_quant=drafter_quant or DRAFTER_QUANT,
+                drafter_quant=drafter_quant,
                 imatrix=None if imatrix is None else _expanded(imatrix),
                 strict=strict,
                 force=force,
@@ -82,6 +89,8 @@ def convert(
     screen.note(*report.notes)
     for path, file in report.files.items():
         screen.result(f"{path}: {_summary(file)}")
+    if drafter is not None:
+        screen.note(f"Chat with it: gemmachat run {' --drafter '.join(map(str, report.files))}")
 
 
 def _expanded(path: Path) -> Path:

@@ -16,6 +16,7 @@ from gemmachat.converters import (
     CheckpointError,
     CheckpointNotFoundError,
     ConversionError,
+    OptionError,
     OutputError,
     convert,
     names,
@@ -212,7 +213,7 @@ def test_another_matrix_is_not_claimed_for_a_second_quantization(
     assert not any(
         key.startswith("quantize.") for key in read_header(tmp_path / "again.gguf").metadata
     )
-    with pytest.raises(CheckpointError, match="weighs none of the tensors that Q8_0 quantizes"):
+    with pytest.raises(OptionError, match="Q8_0 weighs no importance: leave out"):
         convert(root / "target", tmp_path / "q8.gguf", quant="Q8_0", imatrix=matrix)
 
 
@@ -432,3 +433,25 @@ def test_embedded_pair_is_what_a_checkpoint_with_its_weights_converts_to(tmp_pat
     assert (
         json.loads((tmp_path / "tiny" / "config.json").read_text())["model_type"] == "gemma4_text"
     )
+
+
+# --- what the user is told --------------------------------------------------------------------
+
+
+def test_quantized_source_and_incomplete_matrix_are_told(root: Path, tmp_path: Path) -> None:
+    matrix = imatrix(tmp_path / "i.gguf", {f"{UP}.in_sum2": SUMS, f"{UP}.counts": COUNT})
+    report = convert(root / "target", tmp_path / "q4.gguf", quant="Q4_0", imatrix=matrix)
+    assert [note.split(" of ")[0] for note in report.notes] == ["The importance matrix knows 1"]
+    again = convert(tmp_path / "q4.gguf", tmp_path / "q8.gguf", quant="Q8_0")
+    assert again.notes[0].startswith("'q4.gguf' is quantized already (Q4_0, Q8_0)")
+
+
+def test_rows_that_k_quants_cannot_divide_are_told(root: Path, tmp_path: Path) -> None:
+    report = convert(root / "target", tmp_path / "k.gguf")
+    assert report.notes[0].endswith("they are stored as Q5_0 or Q8_0, as llama.cpp does.")
+    assert read_header(tmp_path / "k.gguf").metadata["general.file_type"] == 15
+
+
+def test_drafter_alone_is_a_drafter_by_default(root: Path, tmp_path: Path) -> None:
+    convert(root / "drafter", tmp_path / "d.gguf")
+    assert read_header(tmp_path / "d.gguf").metadata["general.file_type"] == 7
