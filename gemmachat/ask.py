@@ -78,6 +78,7 @@ def answer_once(
                 "thinking": answer.thinking,
                 "tokens": answer.tokens,
                 "finish_reason": answer.finish_reason,
+                **({"logprobs": list(answer.logprobs)} if answer.logprobs else {}),
                 "model": model,
                 "seed": answer.seed,
                 "stats": answer.stats.as_dict(),

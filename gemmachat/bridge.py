@@ -22,15 +22,15 @@ from gemmachat.errors import (
     MemoryLimitError,
     UsageError,
 )
-from gemmachat.native import (
+from gemmachat.native import is_forked, library
+from gemmachat.native_structs import (
     MAX_WIDTH,
     Inspection,
+    NativeLogprob,
     NativeSampling,
     NativeStats,
     NativeToken,
     SessionParams,
-    is_forked,
-    library,
 )
 
 _CANCELLED = 1
@@ -40,6 +40,7 @@ _ERRORS: dict[int, type[GemmachatError]] = {
     4: MemoryLimitError,
     5: ContextFullError,
     7: DamagedFileError,
+    9: UsageError,
 }
 
 
@@ -141,6 +142,18 @@ class EngineHandle:
             _check(
                 lib.gc_tokenize(
                     self.pointer, data, len(data), tokens, capacity, ctypes.byref(count)
+                )
+            )
+        return list(tokens[: count.value])
+
+    def walk_grammar(self, grammar: str, seed: int, max_tokens: int) -> list[int]:
+        """Some tokens that a GBNF grammar allows, at random; `UsageError` where there are none."""
+        tokens = (ctypes.c_int32 * max_tokens)()
+        count = ctypes.c_int32()
+        with self._life:
+            _check(
+                library().gc_grammar_walk(
+                    self.pointer, grammar.encode(), seed, max_tokens, tokens, ctypes.byref(count)
                 )
             )
         return list(tokens[: count.value])
@@ -265,6 +278,19 @@ class SessionHandle:
             if self._pointer is not None:
                 library().gc_session_clear_cancel(self._pointer)
 
+    def logprobs(self, index: int, n: int) -> list[list[NativeLogprob]]:
+        """Of the last round's token: itself, the n best unfiltered, the n best that were drawn."""
+        out = (NativeLogprob * (1 + 2 * n))()
+        n_raw, n_final = ctypes.c_int32(), ctypes.c_int32()
+        with self._call:
+            _check(
+                library().gc_session_logprobs(
+                    self.pointer, index, out, ctypes.byref(n_raw), ctypes.byref(n_final)
+                )
+            )
+        split = 1 + n_raw.value
+        return [out[:1], out[1:split], out[split : split + n_final.value]]
+
     def stats(self) -> NativeStats:
         """Totals since the last `sync`; zeros after `free`."""
         stats = NativeStats()
@@ -290,6 +316,20 @@ class SessionHandle:
         with self._call:
             _check(lib.gc_session_probe(self.pointer, width, logits))
         return logits
+
+    def distribution(self, path: Sequence[int] = ()) -> dict[int, float]:
+        """What a token after the timeline and `path` is drawn from: token id to probability."""
+        n = self._vocab_size
+        ids, probabilities = (ctypes.c_int32 * n)(), (ctypes.c_double * n)()
+        count = ctypes.c_int32()
+        tokens = _int32_array(path)
+        with self._call:
+            _check(
+                library().gc_session_distribution(
+                    self.pointer, tokens, len(path), ids, probabilities, n, ctypes.byref(count)
+                )
+            )
+        return dict(zip(ids[: count.value], probabilities[: count.value], strict=True))
 
     def free(self) -> None:
         """Stop what is running, then free the timeline and its contexts."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gemmachat.parse import Parser, Piece, without_thoughts
 from gemmachat.prompt import Message, PromptFormat
 from gemmachat.sampling import SamplingParams
+from gemmachat.stop import StopStrings
 
 if TYPE_CHECKING:
     from gemmachat.engine import DraftPolicy, Engine, FinishReason, Session
@@ -25,6 +26,8 @@ class GenerationOptions:
     max_tokens: int | None
     exact: bool
     """Whether the session runs every pass at one width."""
+    stop: tuple[str, ...] = ()
+    """Texts at which an answer, but not a thought, ends without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Answer:
     finish_reason: FinishReason
     seed: int
     stats: Stats
+    logprobs: tuple[dict[str, Any], ...]
+    """Of every token, where they were asked for, as they go into JSON."""
 
 
 class Chat:
@@ -58,6 +63,7 @@ class Chat:
         self.options = options
         self.last: Answer | None = None
         """The answer that the last `ask` finished; None while there is none."""
+        self._vocab = engine.vocab
         self._format = PromptFormat(engine.vocab, engine.chat_template)
         self._system = system if system and system.strip() else None
         self._history: list[Message] = []
@@ -79,7 +85,9 @@ class Chat:
         seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
         asked = [*self._history, Message("user", question)]
         parser = Parser(self._format.marks)
+        stops = StopStrings(self.options.stop)
         tokens: list[int] = []
+        logprobs: list[dict[str, Any]] = []
         parts: dict[str, list[str]] = {"thought": [], "answer": []}
         finish_reason: FinishReason = "stop"
 
@@ -92,13 +100,18 @@ class Chat:
         for event in events:
             if event.token is not None:
                 tokens.append(event.token)
+            if event.logprobs is not None:
+                logprobs.append(event.logprobs.as_dict(self._vocab))
             pieces = parser.feed(event.token, event.text)
             if event.finish_reason:
                 finish_reason = event.finish_reason
                 pieces += parser.flush()
-            for piece in pieces:
-                parts[piece.part].append(piece.text)
-                yield piece
+            for part, text in _until_stopped(pieces, stops, last=event.finish_reason is not None):
+                parts[part].append(text)
+                yield Piece(part, text)
+            if stops.found:
+                finish_reason = "stop"
+                events.close()
 
         if finish_reason == "stop" or without_thoughts(tokens, self._format.marks):
             self._history = [*asked, Message("model", tuple(tokens))]
@@ -109,4 +122,14 @@ class Chat:
             finish_reason=finish_reason,
             seed=seed,
             stats=self.session.stats(),
+            logprobs=tuple(logprobs),
         )
+
+
+def _until_stopped(pieces: list[Piece], stops: StopStrings, *, last: bool) -> Iterator[Piece]:
+    for part, text in pieces:
+        shown = stops.feed(text) if part == "answer" else text
+        if shown:
+            yield Piece(part, shown)
+    if last and (held := stops.flush()):
+        yield Piece("answer", held)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +21,9 @@ from typing import Literal
 
 from gemmachat import bridge
 from gemmachat.errors import ContextFullError, DamagedFileError, EngineError, UsageError
-from gemmachat.gguf_info import check_pair, read_header
-from gemmachat.native import (
+from gemmachat.gguf_info import check_pair, read_header, suppressed_tokens
+from gemmachat.logprobs import TokenLogprobs
+from gemmachat.native_structs import (
     MAX_DRAFT,
     Inspection,
     NativeSampling,
@@ -39,7 +40,6 @@ FinishReason = Literal["stop", "length", "context", "cancelled"]
 
 DEFAULT_CONTEXT = 4096
 MAX_THREADS = 512  # what ggml accepts
-SMALLEST_FLOAT32 = 1.2e-38  # of full precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,21 @@ class TokenEvent:
     """Natural log of the token's probability under the target's softmax at temperature 1."""
     finish_reason: FinishReason | None
     """Set on the last event."""
+    logprobs: TokenLogprobs | None = None
+    """Alternatives, where `SamplingParams.logprobs` asks for them."""
 
 
 class Engine:
     """A loaded target with its drafter. Use `Engine.load`, and close it or use `with`."""
 
     def __init__(
-        self, handle: bridge.EngineHandle, target: Path, *, has_drafter: bool, threads: int
+        self,
+        handle: bridge.EngineHandle,
+        target: Path,
+        *,
+        has_drafter: bool,
+        threads: int,
+        suppressed: tuple[int, ...] = (),
     ) -> None:
         self._handle = handle
         self._threads = threads
@@ -71,6 +79,8 @@ class Engine:
         self.context_length = handle.context_length()
         self.chat_template = handle.chat_template()
         self.has_drafter = has_drafter
+        self.suppressed = suppressed
+        """Tokens that the model's file says must never be drawn."""
 
     @classmethod
     def load(
@@ -94,13 +104,20 @@ class Engine:
         drafter = None if drafter is None else Path(drafter)
         files = [target] if drafter is None else [target, drafter]
         checked = [(path, _identity(path)) for path in files]
-        check_pair(read_header(target), None if drafter is None else read_header(drafter))
+        header = read_header(target)
+        check_pair(header, None if drafter is None else read_header(drafter))
         handle = bridge.EngineHandle(target, drafter)
         for path, identity in checked:
             if _identity(path) != identity:
                 handle.free()
                 raise DamagedFileError(f"{path} changed while it was loaded: load it again")
-        return cls(handle, target, has_drafter=drafter is not None, threads=threads)
+        return cls(
+            handle,
+            target,
+            has_drafter=drafter is not None,
+            threads=threads,
+            suppressed=suppressed_tokens(header),
+        )
 
     def session(
         self,
@@ -156,6 +173,7 @@ class Session:
         self._vocab = engine.vocab
         self._answers = 0  # how many have been asked for
         self._stats = Stats()
+        self._thought = _thought_marks(engine.vocab)
         self.n_ctx = n_ctx
 
     def generate(
@@ -165,7 +183,7 @@ class Session:
         *,
         draft: DraftPolicy = "auto",
         max_tokens: int | None = None,
-    ) -> Iterator[TokenEvent]:
+    ) -> Generator[TokenEvent, None, None]:
         """Stream the answer to a prompt of token ids.
 
         The longest prefix that the KV cache still holds is reused, the rest is prefilled. The last
@@ -185,18 +203,17 @@ class Session:
                 "leaves no room for an answer: shorten it or use a larger --ctx"
             )
         seed = secrets.randbelow(MAX_SEED) if sampling.seed is None else sampling.seed
+        for token, _ in sampling.logit_bias:
+            if token >= self._vocab.size:
+                raise UsageError(
+                    f"there is no token {token} to bias: the vocabulary has {self._vocab.size}"
+                )
         self._handle.set_sampling(
-            NativeSampling(
-                temperature=sampling.temperature,
-                top_k=int(sampling.top_k),
-                top_p=max(sampling.top_p, SMALLEST_FLOAT32),
-                min_p=sampling.min_p,
-                seed=int(seed),
-            )
+            NativeSampling.of(sampling, seed, banned=self._engine.suppressed, thought=self._thought)
         )
         self._answers += 1
         limit = min(int(max_tokens or self.n_ctx), self.n_ctx)
-        return self._stream(tokens, n_draft, limit, self._answers)
+        return self._stream(tokens, n_draft, limit, self._answers, int(sampling.logprobs))
 
     def _draft_length(self, draft: DraftPolicy) -> int:
         """What `gc_session_step` calls n_draft: -1 decides by itself."""
@@ -211,8 +228,8 @@ class Session:
         return draft
 
     def _stream(
-        self, tokens: list[int], n_draft: int, limit: int, number: int
-    ) -> Iterator[TokenEvent]:
+        self, tokens: list[int], n_draft: int, limit: int, number: int, n_logprobs: int
+    ) -> Generator[TokenEvent, None, None]:
         text = Utf8Stream()
         started = time.perf_counter()
         first_round: tuple[float, int] | None = None
@@ -226,13 +243,17 @@ class Session:
                 emitted = self._handle.step(n_draft, limit - n_new)
                 if first_round is None:
                     first_round = (time.perf_counter(), len(emitted))
-                for token in emitted:
+                # All of the round at once: whoever reads them may begin another answer in between.
+                kept = [self._logprobs(index, n_logprobs) for index in range(len(emitted))]
+                for token, alternatives in zip(emitted, kept, strict=True):
                     n_new += 1
                     reason = self._finish_reason(token.id, n_new, limit, len(tokens))
                     said = text.feed(self._vocab.piece(token.id))
                     if reason is not None:
                         said += text.flush()
-                    yield TokenEvent(said, token.id, token.from_draft, token.logprob, reason)
+                    yield TokenEvent(
+                        said, token.id, token.from_draft, token.logprob, reason, alternatives
+                    )
         except bridge.CancelledError:
             yield TokenEvent(text.flush(), None, False, 0.0, "cancelled")
         finally:
@@ -247,6 +268,9 @@ class Session:
                     first_round=first_round,
                     draft_policy=_describe(n_draft, native),
                 )
+
+    def _logprobs(self, index: int, n: int) -> TokenLogprobs | None:
+        return TokenLogprobs.of(self._handle.logprobs(index, n)) if n else None
 
     def _require_current(self, number: int) -> None:
         if number != self._answers:
@@ -293,6 +317,14 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _thought_marks(vocab: Vocab) -> tuple[int, int] | None:
+    """The tokens that open and close a thought; None in a vocabulary without them."""
+    try:
+        return vocab.control("<|channel>"), vocab.control("<channel|>")
+    except DamagedFileError:
+        return None
 
 
 def default_threads() -> int:

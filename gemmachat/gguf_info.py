@@ -11,7 +11,7 @@ from gemmachat.gguf_header import read_header
 from gemmachat.gguf_model import DRAFTER, LOOKALIKES, TARGET, Keys, ModelShape, read_shape
 from gemmachat.gguf_tensors import check_tensors
 from gemmachat.gguf_types import ArrayInfo, GgufInfo, TensorInfo, quoted
-from gemmachat.gguf_vocab import TOKENS, check_centroid_head, check_vocab
+from gemmachat.gguf_vocab import TOKENS, check_centroid_head, check_vocab, suppressed_tokens
 
 __all__ = [
     "ArrayInfo",
@@ -20,6 +20,7 @@ __all__ = [
     "TensorInfo",
     "check_pair",
     "read_header",
+    "suppressed_tokens",
     "validate_drafter",
     "validate_target",
 ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TOKENS = "tokenizer.ggml.tokens"
 
+_SUPPRESSED = "tokenizer.ggml.suppress_tokens"
 _BYTE_TYPE = 6
 _BYTE_TOKEN = re.compile(rb"<0x[0-9A-F]{2}>")
 _CENTROID_HEAD = "masked_embedding."
@@ -43,6 +44,19 @@ def check_vocab(info: GgufInfo, shape: ModelShape) -> None:
         key = f"tokenizer.ggml.{name}_token_id"
         if required or keys.has(key):
             keys.count(key, minimum=0, limit=shape.vocab - 1)
+    suppressed_tokens(info)
+
+
+def suppressed_tokens(info: GgufInfo) -> tuple[int, ...]:
+    """The tokens that must never be drawn. Raises DamagedFileError where they cannot be tokens."""
+    keys = Keys(info)
+    if not keys.has(_SUPPRESSED):
+        return ()
+    size = _length(keys.array(TOKENS, "str"))
+    tokens = tuple(int(str(token)) for token in _numbers(keys.array(_SUPPRESSED, "i32", "u32")))
+    if not all(0 <= token < size for token in tokens):
+        raise keys.damaged(f"suppresses a token that is not among its {size}")
+    return tokens
 
 
 def check_centroid_head(info: GgufInfo, shape: ModelShape) -> None:

@@ -1,4 +1,4 @@
-"""The C interface of libgemmachat as ctypes sees it: structures, signatures, and loading.
+"""The C interface of libgemmachat as ctypes sees it: signatures, and loading.
 
 Everything mirrors `native/gemmachat.h`, where it is documented.
 """
@@ -9,114 +9,29 @@ import ctypes
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gemmachat.errors import EngineError
+from gemmachat.native_structs import (
+    Inspection,
+    NativeLogprob,
+    NativeSampling,
+    NativeStats,
+    NativeToken,
+    SessionParams,
+)
 
-ABI_VERSION = 2
-MAX_DRAFT = 7
-MAX_WIDTH = MAX_DRAFT + 1
+ABI_VERSION = 3
 
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
-
-
-class SessionParams(ctypes.Structure):
-    """gc_session_params."""
-
-    _fields_ = (
-        ("n_ctx", ctypes.c_int32),
-        ("n_threads", ctypes.c_int32),
-        ("exact", ctypes.c_bool),
-        ("trace_logits", ctypes.c_bool),
-    )
-
-
-class NativeSampling(ctypes.Structure):
-    """gc_sampling."""
-
-    _fields_ = (
-        ("temperature", ctypes.c_float),
-        ("top_k", ctypes.c_int32),
-        ("top_p", ctypes.c_float),
-        ("min_p", ctypes.c_float),
-        ("seed", ctypes.c_uint64),
-    )
-
-
-class NativeToken(ctypes.Structure):
-    """gc_token."""
-
-    _fields_ = (
-        ("id", ctypes.c_int32),
-        ("from_draft", ctypes.c_bool),
-        ("logprob", ctypes.c_float),
-        ("logits_hash", ctypes.c_uint64),
-    )
-
-    id: int
-    from_draft: bool
-    logprob: float
-    logits_hash: int
-
-
-class NativeStats(ctypes.Structure):
-    """gc_stats."""
-
-    _fields_ = (
-        ("cached_tokens", ctypes.c_int64),
-        ("prefilled_tokens", ctypes.c_int64),
-        ("rounds", ctypes.c_int64),
-        ("parked_rounds", ctypes.c_int64),
-        ("drafted", ctypes.c_int64),
-        ("accepted", ctypes.c_int64),
-        ("drafted_by_position", ctypes.c_int64 * MAX_DRAFT),
-        ("accepted_by_position", ctypes.c_int64 * MAX_DRAFT),
-        ("prefill_s", ctypes.c_double),
-        ("draft_s", ctypes.c_double),
-        ("verify_s", ctypes.c_double),
-        ("sample_s", ctypes.c_double),
-    )
-
-    cached_tokens: int
-    prefilled_tokens: int
-    rounds: int
-    parked_rounds: int
-    drafted: int
-    accepted: int
-    drafted_by_position: Sequence[int]
-    accepted_by_position: Sequence[int]
-    prefill_s: float
-    draft_s: float
-    verify_s: float
-    sample_s: float
-
-
-class Inspection(ctypes.Structure):
-    """gc_inspection."""
-
-    _fields_ = (
-        ("n_committed", ctypes.c_int64),
-        ("n_cached", ctypes.c_int64),
-        ("position_max", ctypes.c_int64),
-        ("state_bytes", ctypes.c_uint64),
-        ("has_hidden", ctypes.c_bool),
-        ("hidden_hash", ctypes.c_uint64),
-    )
-
-    n_committed: int
-    n_cached: int
-    position_max: int
-    state_bytes: int
-    has_hidden: bool
-    hidden_hash: int
 
 
 _handle = ctypes.c_void_p
 _int32 = ctypes.c_int32
 _status = ctypes.c_int
 _floats = ctypes.POINTER(ctypes.c_float)
+_doubles = ctypes.POINTER(ctypes.c_double)
 _int32s = ctypes.POINTER(ctypes.c_int32)
 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
@@ -132,6 +47,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "gc_tokenize": (_status, [_handle, ctypes.c_char_p, _int32, _int32s, _int32, _int32s]),
     "gc_token_piece": (_status, [_handle, _int32, ctypes.c_char_p, _int32, _int32s]),
     "gc_token_is_end": (ctypes.c_bool, [_handle, _int32]),
+    "gc_grammar_walk": (
+        _status,
+        [_handle, ctypes.c_char_p, ctypes.c_uint64, _int32, _int32s, _int32s],
+    ),
     "gc_session_new": (
         _status,
         [_handle, ctypes.POINTER(SessionParams), ctypes.POINTER(_handle)],
@@ -147,8 +66,16 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "gc_session_cancel": (None, [_handle]),
     "gc_session_cancel_at_poll": (None, [_handle, ctypes.c_int64]),
     "gc_session_clear_cancel": (None, [_handle]),
+    "gc_session_logprobs": (
+        _status,
+        [_handle, _int32, ctypes.POINTER(NativeLogprob), _int32s, _int32s],
+    ),
     "gc_session_stats": (None, [_handle, ctypes.POINTER(NativeStats)]),
     "gc_session_inspect": (_status, [_handle, ctypes.POINTER(Inspection)]),
+    "gc_session_distribution": (
+        _status,
+        [_handle, _int32s, _int32, _int32s, _doubles, _int32, _int32s],
+    ),
     "gc_session_probe": (_status, [_handle, _int32, _floats]),
     "gc_verify_rounds": (
         _status,
@@ -158,11 +85,31 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
             _int32,
             _int32,
             ctypes.POINTER(NativeSampling),
+            ctypes.c_bool,
             _int32,
             _int32s,
             _int32s,
         ],
     ),
+    "gc_verify_law": (
+        _status,
+        [_doubles, _doubles, _int32s, _int32, _int32, ctypes.c_bool, _doubles, _doubles],
+    ),
+    "gc_shape_row": (
+        _status,
+        [
+            _floats,
+            _int32,
+            ctypes.POINTER(NativeSampling),
+            ctypes.c_char_p,
+            _int32s,
+            _doubles,
+            _int32,
+            _int32s,
+            _doubles,
+        ],
+    ),
+    "gc_best_tokens": (_status, [_floats, _int32, _int32, _int32s, _floats, _int32s]),
 }
 
 _library: ctypes.CDLL | None = None

@@ -270,4 +270,4 @@ def agreement(stats: Stats, *, exact: bool, greedy: bool) -> str:
             "same tokens but for near-ties, where passes of different width can round differently "
             "(--exact rules that out)"
         )
-    return "same distribution, by construction (gemmachat selftest checks the greedy case)"
+    return "same distribution, by construction (gemmachat selftest checks it)"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gemmachat.native import NativeStats
+    from gemmachat.native_structs import NativeStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,13 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
-#include <new>
-#include <string>
 
+#include "boundary.h"
 #include "engine.h"
-#include "error.h"
 #include "gemmachat.h"
+#include "grammar.h"
 #include "log.h"
 #include "session.h"
-#include "verify.h"
 
 struct gc_engine {
     std::shared_ptr<const gc::Engine> impl;  // shared with its sessions
@@ -25,55 +23,35 @@ struct gc_session {
 
 namespace {
 
-thread_local std::string last_error;
-
-gc_status fail(gc_status status, const char *text) noexcept {
-    try {
-        last_error = text;
-    } catch (...) {
-        last_error.clear();
-    }
-    return status;
-}
-
-template <typename Body>
-gc_status guarded(Body body) noexcept {
-    try {
-        body();
-        return GC_OK;
-    } catch (const gc::Error &error) {
-        return fail(error.status, error.what());
-    } catch (const std::bad_alloc &) {
-        return fail(GC_OUT_OF_MEMORY, "out of memory");
-    } catch (const std::exception &error) {
-        return fail(GC_INTERNAL, error.what());
-    } catch (...) {
-        return fail(GC_INTERNAL, "unknown failure");
-    }
-}
-
 // A cancel is answered once: whoever returns GC_CANCELLED takes it back.
 template <typename Body>
 gc_status guarded_call(gc_session *session, Body body) noexcept {
-    const gc_status status = guarded(body);
+    const gc_status status = gc::guarded(body);
     if (status == GC_CANCELLED) {
         session->impl.cancel().clear();
     }
     return status;
 }
 
-void require(bool condition, const char *text) {
-    if (!condition) {
-        throw gc::Error(GC_BAD_ARGUMENT, text);
+gc::SamplerOptions sampler_options(const gc_sampling &sampling, int32_t n_vocab) {
+    gc::SamplerOptions options;
+    options.shaping = gc::shaping(sampling);
+    for (int32_t i = 0; i < sampling.n_bias; ++i) {
+        const gc_logit_bias &bias = sampling.bias[i];
+        gc::require(bias.token >= 0 && bias.token < n_vocab, "a bias is outside the vocabulary");
+        gc::require(bias.value < INFINITY, "a bias must be a number or -infinity");
+        options.bias.push_back({bias.token, bias.value});
     }
-}
-
-void check(const gc_sampling &sampling) {
-    require(std::isfinite(sampling.temperature) && sampling.temperature >= 0.0f,
-            "temperature must be 0 or more");
-    require(sampling.top_k >= 0, "top_k must be 0 or more");
-    require(sampling.top_p > 0.0f && sampling.top_p <= 1.0f, "top_p must be in (0, 1]");
-    require(sampling.min_p >= 0.0f && sampling.min_p <= 1.0f, "min_p must be in [0, 1]");
+    options.repeat_penalty = sampling.repeat_penalty;
+    options.repeat_window = sampling.repeat_window;
+    options.presence_penalty = sampling.presence_penalty;
+    options.frequency_penalty = sampling.frequency_penalty;
+    options.min_tokens = sampling.min_tokens;
+    options.n_logprobs = sampling.n_logprobs;
+    if (sampling.grammar != nullptr) {
+        options.grammar = {sampling.grammar, sampling.thought_open, sampling.thought_close};
+    }
+    return options;
 }
 
 }  // namespace
@@ -82,11 +60,9 @@ uint32_t gc_abi_version(void) { return GC_ABI_VERSION; }
 
 const char *gc_built_for(void) { return GC_BUILT_FOR; }
 
-const char *gc_last_error(void) { return last_error.c_str(); }
-
 gc_status gc_engine_load(const char *target_path, const char *drafter_path, gc_engine **engine) {
-    return guarded([&] {
-        require(target_path != nullptr && engine != nullptr, "a path and a place are needed");
+    return gc::guarded([&] {
+        gc::require(target_path != nullptr && engine != nullptr, "a path and a place are needed");
         static std::once_flag once;
         std::call_once(once, [] {
             gc::install_log();
@@ -110,8 +86,8 @@ const char *gc_chat_template(const gc_engine *engine) {
 
 int32_t gc_control_token(const gc_engine *engine, const char *spelling) {
     int32_t token = -1;
-    guarded([&] {
-        require(spelling != nullptr, "a spelling is needed");
+    gc::guarded([&] {
+        gc::require(spelling != nullptr, "a spelling is needed");
         token = engine->impl->control_token(spelling);
     });
     return token;
@@ -119,8 +95,8 @@ int32_t gc_control_token(const gc_engine *engine, const char *spelling) {
 
 gc_status gc_tokenize(const gc_engine *engine, const char *text, int32_t n_bytes, int32_t *tokens,
                       int32_t capacity, int32_t *n_tokens) {
-    return guarded([&] {
-        require(text != nullptr && n_bytes >= 0, "a text is needed");
+    return gc::guarded([&] {
+        gc::require(text != nullptr && n_bytes >= 0, "a text is needed");
         const std::vector<llama_token> ids = engine->impl->tokenize(text, n_bytes);
         std::copy_n(ids.begin(), std::min(ids.size(), static_cast<size_t>(std::max(capacity, 0))),
                     tokens);
@@ -130,9 +106,9 @@ gc_status gc_tokenize(const gc_engine *engine, const char *text, int32_t n_bytes
 
 gc_status gc_token_piece(const gc_engine *engine, int32_t token, char *bytes, int32_t capacity,
                          int32_t *n_bytes) {
-    return guarded([&] {
-        require(token >= 0 && token < engine->impl->vocab_size(),
-                "the token is not in the vocabulary");
+    return gc::guarded([&] {
+        gc::require(token >= 0 && token < engine->impl->vocab_size(),
+                    "the token is not in the vocabulary");
         const std::string piece = engine->impl->piece(token);
         std::copy_n(piece.begin(),
                     std::min(piece.size(), static_cast<size_t>(std::max(capacity, 0))), bytes);
@@ -144,14 +120,26 @@ bool gc_token_is_end(const gc_engine *engine, int32_t token) {
     return token >= 0 && token < engine->impl->vocab_size() && engine->impl->is_end(token);
 }
 
+gc_status gc_grammar_walk(const gc_engine *engine, const char *grammar, uint64_t seed,
+                          int32_t max_tokens, int32_t *tokens, int32_t *n_tokens) {
+    return gc::guarded([&] {
+        gc::require(grammar != nullptr, "a grammar is needed");
+        gc::Random random(seed);
+        const std::vector<int32_t> walked =
+            gc::walk(*engine->impl, grammar, random, std::max(max_tokens, 0));
+        std::copy(walked.begin(), walked.end(), tokens);
+        *n_tokens = static_cast<int32_t>(walked.size());
+    });
+}
+
 gc_status gc_session_new(gc_engine *engine, const gc_session_params *params, gc_session **session) {
-    return guarded([&] {
-        require(engine != nullptr && params != nullptr && session != nullptr,
-                "an engine is needed");
-        require(params->n_ctx >= 1, "n_ctx must be 1 or more");
-        require(params->n_ctx <= INT32_MAX - GC_MAX_WIDTH, "n_ctx is too large");
-        require(params->n_threads >= 1 && params->n_threads <= GGML_MAX_N_THREADS,
-                "n_threads is out of range");
+    return gc::guarded([&] {
+        gc::require(engine != nullptr && params != nullptr && session != nullptr,
+                    "an engine is needed");
+        gc::require(params->n_ctx >= 1, "n_ctx must be 1 or more");
+        gc::require(params->n_ctx <= INT32_MAX - GC_MAX_WIDTH, "n_ctx is too large");
+        gc::require(params->n_threads >= 1 && params->n_threads <= GGML_MAX_N_THREADS,
+                    "n_threads is out of range");
         *session = new gc_session{gc::Session(engine->impl, *params)};
     });
 }
@@ -160,24 +148,25 @@ void gc_session_free(gc_session *session) { delete session; }
 
 gc_status gc_session_sync(gc_session *session, const int32_t *tokens, int32_t n_tokens) {
     return guarded_call(session, [&] {
-        require(tokens != nullptr && n_tokens >= 1, "a prompt needs at least one token");
+        gc::require(tokens != nullptr && n_tokens >= 1, "a prompt needs at least one token");
         session->impl.sync(tokens, n_tokens);
     });
 }
 
 gc_status gc_session_set_sampling(gc_session *session, const gc_sampling *sampling) {
-    return guarded([&] {
-        require(sampling != nullptr, "sampling parameters are needed");
-        check(*sampling);
-        session->impl.set_sampling(*sampling);
+    return gc::guarded([&] {
+        gc::require(sampling != nullptr, "sampling parameters are needed");
+        gc::check(*sampling);
+        session->impl.set_sampling(sampler_options(*sampling, session->impl.vocab_size()),
+                                   sampling->seed);
     });
 }
 
 gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_tokens, gc_token *out,
                           int32_t *n_out) {
     return guarded_call(session, [&] {
-        require(n_draft >= -1 && n_draft <= GC_MAX_DRAFT, "n_draft is out of range");
-        require(max_tokens >= 1, "max_tokens must be 1 or more");
+        gc::require(n_draft >= -1 && n_draft <= GC_MAX_DRAFT, "n_draft is out of range");
+        gc::require(max_tokens >= 1, "max_tokens must be 1 or more");
         *n_out = session->impl.step(n_draft, max_tokens, out);
     });
 }
@@ -185,9 +174,9 @@ gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_toke
 gc_status gc_session_verify(gc_session *session, const int32_t *drafts, int32_t n_drafts,
                             int32_t max_tokens, gc_token *out, int32_t *n_out) {
     return guarded_call(session, [&] {
-        require(n_drafts >= 0 && n_drafts <= GC_MAX_DRAFT, "n_drafts is out of range");
-        require(drafts != nullptr || n_drafts == 0, "drafts are needed");
-        require(max_tokens >= 1, "max_tokens must be 1 or more");
+        gc::require(n_drafts >= 0 && n_drafts <= GC_MAX_DRAFT, "n_drafts is out of range");
+        gc::require(drafts != nullptr || n_drafts == 0, "drafts are needed");
+        gc::require(max_tokens >= 1, "max_tokens must be 1 or more");
         *n_out = session->impl.verify(drafts, n_drafts, max_tokens, out);
     });
 }
@@ -200,43 +189,45 @@ void gc_session_cancel_at_poll(gc_session *session, int64_t n) {
 
 void gc_session_clear_cancel(gc_session *session) { session->impl.cancel().clear(); }
 
+gc_status gc_session_logprobs(const gc_session *session, int32_t index, gc_logprob *out,
+                              int32_t *n_raw, int32_t *n_final) {
+    return gc::guarded([&] {
+        const std::vector<gc::Logprobs> &kept = session->impl.logprobs();
+        gc::require(index >= 0 && static_cast<size_t>(index) < kept.size(),
+                    "the last round has no log-probabilities of this token");
+        const gc::Logprobs &of = kept[static_cast<size_t>(index)];
+        *out++ = of.token;
+        out = std::copy(of.raw.begin(), of.raw.end(), out);
+        std::copy(of.final.begin(), of.final.end(), out);
+        *n_raw = static_cast<int32_t>(of.raw.size());
+        *n_final = static_cast<int32_t>(of.final.size());
+    });
+}
+
 void gc_session_stats(const gc_session *session, gc_stats *stats) {
     *stats = session->impl.stats();
 }
 
 gc_status gc_session_inspect(const gc_session *session, gc_inspection *inspection) {
-    return guarded([&] { *inspection = session->impl.inspect(); });
+    return gc::guarded([&] { *inspection = session->impl.inspect(); });
+}
+
+gc_status gc_session_distribution(gc_session *session, const int32_t *path, int32_t n_path,
+                                  int32_t *ids, double *probabilities, int32_t capacity,
+                                  int32_t *n_out) {
+    return guarded_call(session, [&] {
+        gc::require(n_path >= 0 && n_path <= GC_MAX_DRAFT && (path != nullptr || n_path == 0),
+                    "the path is too long");
+        gc::Distribution p;
+        session->impl.distribution(path, n_path, p);
+        *n_out = static_cast<int32_t>(p.size());
+        for (int32_t i = 0; i < std::min(*n_out, capacity); ++i) {
+            ids[i] = p[i].id;
+            probabilities[i] = p[i].p;
+        }
+    });
 }
 
 gc_status gc_session_probe(gc_session *session, int32_t width, float *logits) {
     return guarded_call(session, [&] { session->impl.probe(width, logits); });
-}
-
-gc_status gc_verify_rounds(const float *target_logits, const float *drafter_logits, int32_t n_draft,
-                           int32_t n_vocab, const gc_sampling *sampling, int32_t n_rounds,
-                           int32_t *out, int32_t *n_out) {
-    return guarded([&] {
-        require(n_draft >= 0 && n_draft <= GC_MAX_DRAFT, "n_draft is out of range");
-        require(n_vocab >= 1, "n_vocab must be 1 or more");
-        require(target_logits != nullptr && (drafter_logits != nullptr || n_draft == 0),
-                "logits are needed");
-        require(sampling != nullptr, "sampling parameters are needed");
-        check(*sampling);
-        const gc::Sampling filters{sampling->temperature, sampling->top_k, sampling->top_p,
-                                   sampling->min_p};
-        gc::Random random(sampling->seed);
-        std::vector<gc::Draft> drafts(static_cast<size_t>(n_draft));
-        std::vector<int32_t> tokens;
-        for (int32_t round = 0; round < n_rounds; ++round) {
-            for (int32_t i = 0; i < n_draft; ++i) {
-                const float *row = drafter_logits + static_cast<size_t>(i) * n_vocab;
-                gc::shape(row, n_vocab, filters, drafts[i].q);
-                drafts[i].token = gc::draw(drafts[i].q, random);
-            }
-            gc::judge(target_logits, n_vocab, drafts, filters, random, tokens);
-            std::copy(tokens.begin(), tokens.end(),
-                      out + static_cast<size_t>(round) * GC_MAX_WIDTH);
-            n_out[round] = static_cast<int32_t>(tokens.size());
-        }
-    });
 }

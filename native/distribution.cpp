@@ -12,11 +12,27 @@ double probability(const Distribution &distribution, int32_t id) {
 }
 
 int32_t draw(const Distribution &distribution, Random &random) {
+    // Whole blocks are skipped by their sums, which four independent chains of additions give.
+    constexpr size_t kBlock = 64;
+    constexpr size_t kChains = 4;
     double left = random.uniform();
-    for (const Candidate &candidate : distribution) {
-        left -= candidate.p;
+    auto begin = distribution.begin();
+    while (static_cast<size_t>(distribution.end() - begin) > kBlock) {
+        double sums[kChains] = {};
+        for (size_t i = 0; i < kBlock; ++i) {
+            sums[i % kChains] += begin[i].p;
+        }
+        const double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        if (left < sum) {
+            break;
+        }
+        left -= sum;
+        begin += kBlock;
+    }
+    for (; begin != distribution.end(); ++begin) {
+        left -= begin->p;
         if (left < 0.0) {
-            return candidate.id;
+            return begin->id;
         }
     }
     return distribution.back().id;  // rounding left a sliver above the sum

@@ -22,20 +22,19 @@ void Drafter::begin(const std::vector<float> &hidden) {
 
 // One drafter pass: (token, state) -> the next token's distribution and the next state. The
 // position stays that of the last committed token for the whole round, as the drafter was trained.
-llama_token Drafter::step(llama_token token, llama_pos position, const Sampling &sampling,
-                          Random &random) {
+llama_token Drafter::step(llama_token token, llama_pos position, Sampler &sampler, Random &random) {
     batch_.clear();
     batch_.add(token, position, /*wants_logits=*/true);
     std::copy(state_.begin(), state_.end(), batch_.embedding(0));
     batch_.decode(context_.get());
 
-    const float *logits = llama_get_logits_ith(context_.get(), 0);
+    float *logits = llama_get_logits_ith(context_.get(), 0);
     const float *next_state = llama_get_embeddings_nextn_ith(context_.get(), 0);
     if (logits == nullptr || next_state == nullptr) {
         throw Error(GC_DECODE_FAILED, "the drafter's pass returned no row");
     }
     Draft draft;
-    shape(logits, n_vocab_, sampling, draft.q);
+    sampler.distribution(logits, n_vocab_, draft.q);
     draft.token = draw(draft.q, random);
     std::copy(next_state, next_state + state_.size(), state_.begin());
     drafts_.push_back(std::move(draft));

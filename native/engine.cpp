@@ -43,6 +43,9 @@ Engine::Engine(const char *target_path, const char *drafter_path)
         if (is_marker(token)) {
             markers_.emplace(llama_vocab_get_text(vocab_, token), token);
         }
+        if (is_end(token)) {
+            ends_.push_back(token);
+        }
     }
 }
 

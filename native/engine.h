@@ -36,10 +36,16 @@ public:
     // The bytes of a token, none for a control token.
     std::string piece(llama_token token) const;
     bool is_end(llama_token token) const { return llama_vocab_is_eog(vocab_, token); }
-
-private:
+    // Whether the token stands for one byte, which need not be a character.
+    bool is_byte(llama_token token) const {
+        return llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_BYTE;
+    }
+    // The tokens that end the model's turn.
+    const std::vector<llama_token> &ends() const { return ends_; }
     // A token that structures the chat and must never come out of plain text.
     bool is_marker(llama_token token) const;
+
+private:
     void tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_token> &out) const;
 
     const std::string target_path_;
@@ -48,6 +54,7 @@ private:
     ModelPtr drafter_;
     const llama_vocab *vocab_ = nullptr;
     std::map<std::string, llama_token> markers_;  // by spelling
+    std::vector<llama_token> ends_;
 };
 
 }  // namespace gc

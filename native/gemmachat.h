@@ -19,11 +19,13 @@ extern "C" {
 
 #define GC_API __attribute__((visibility("default")))
 
-#define GC_ABI_VERSION 2
+#define GC_ABI_VERSION 3
 
 // Most tokens drafted in one round, and the rows of one verification pass that this needs.
 #define GC_MAX_DRAFT 7
 #define GC_MAX_WIDTH (GC_MAX_DRAFT + 1)
+
+#define GC_MAX_LOGPROBS 20
 
 typedef enum gc_status {
     GC_OK = 0,
@@ -34,7 +36,8 @@ typedef enum gc_status {
     GC_CONTEXT_FULL = 5,   // the tokens do not fit into the session's context
     GC_DECODE_FAILED = 6,  // llama.cpp failed inside a pass
     GC_BAD_LOGITS = 7,     // NaN, or nothing above -infinity: a model file is damaged
-    GC_INTERNAL = 8        // anything else
+    GC_INTERNAL = 8,       // anything else
+    GC_NO_TOKEN = 9        // bans or grammar leave no token that could come next
 } gc_status;
 
 typedef struct gc_engine gc_engine;
@@ -72,22 +75,56 @@ GC_API gc_status gc_token_piece(const gc_engine *engine, int32_t token, char *by
 // True for a token that ends the model's turn.
 GC_API bool gc_token_is_end(const gc_engine *engine, int32_t token);
 
+// Follows a GBNF grammar with up to max_tokens allowed tokens drawn evenly. GC_BAD_ARGUMENT where
+// it cannot be read, GC_NO_TOKEN where it gets stuck. tokens needs max_tokens places.
+GC_API gc_status gc_grammar_walk(const gc_engine *engine, const char *grammar, uint64_t seed,
+                                 int32_t max_tokens, int32_t *tokens, int32_t *n_tokens);
+
 // ---- session ------------------------------------------------------------------------------------
 
 typedef struct gc_session_params {
-    int32_t n_ctx;      // tokens the session can hold
-    int32_t n_threads;  // threads of a pass
-    bool exact;         // every pass after prefill runs at GC_MAX_WIDTH rows
-    bool trace_logits;  // fill gc_token.logits_hash
+    int32_t n_ctx;          // tokens the session can hold
+    int32_t n_threads;      // threads of a pass
+    bool exact;             // every pass after prefill runs at GC_MAX_WIDTH rows
+    bool token_wise;        // verify drafts one by one, not as a block: to compare the two
+    bool trace_logits;      // fill gc_token.logits_hash
+    bool trace_acceptance;  // fill the expectations of gc_stats
 } gc_session_params;
 
+typedef struct gc_logit_bias {
+    int32_t token;
+    float value;  // added to the token's logit; -infinity bans it
+} gc_logit_bias;
+
+// How tokens are drawn; native/sampler.h says in which order and what each field means.
 typedef struct gc_sampling {
-    float temperature;  // 0: greedy
-    int32_t top_k;      // 0: all
-    float top_p;        // 1: all
-    float min_p;        // 0: all
+    float temperature;      // 0: greedy
+    int32_t top_k;          // 0: all
+    float top_p;            // 1: all
+    float min_p;            // 0: all
+    float typical_p;        // 1: all
+    float repeat_penalty;   // 1: none
+    int32_t repeat_window;  // -1: all
+    float presence_penalty;
+    float frequency_penalty;
+    int32_t min_tokens;
+    const gc_logit_bias *bias;
+    int32_t n_bias;
+    const char *grammar;  // GBNF; NULL: none
+    // The grammar waits while a thought is open between these tokens; -1: there is no thought.
+    int32_t thought_open;
+    int32_t thought_close;
+    int32_t n_logprobs;  // keep so many alternatives for every token, at most GC_MAX_LOGPROBS
     uint64_t seed;
 } gc_sampling;
+
+// A token and the natural log of its probability: under the target's softmax at temperature 1,
+// unfiltered, and under the distribution that tokens are drawn from, -infinity outside of it.
+typedef struct gc_logprob {
+    int32_t token;
+    float raw;
+    float final;
+} gc_logprob;
 
 typedef struct gc_token {
     int32_t id;
@@ -106,6 +143,10 @@ typedef struct gc_stats {
     int64_t accepted;
     int64_t drafted_by_position[GC_MAX_DRAFT];
     int64_t accepted_by_position[GC_MAX_DRAFT];
+    // When traced: for every draft the probability that it is accepted, given the drafts up to it,
+    // under each kind of verification. Their sums have the mean of accepted and less noise.
+    double expected_block;
+    double expected_token_wise;
     double prefill_s;
     double draft_s;
     double verify_s;
@@ -146,12 +187,25 @@ GC_API void gc_session_cancel(gc_session *session);
 GC_API void gc_session_cancel_at_poll(gc_session *session, int64_t n);
 // Takes back a cancel that nothing has answered.
 GC_API void gc_session_clear_cancel(gc_session *session);
+// Of the last round's index-th token: its own log-probabilities, then the n most likely tokens at
+// its place unfiltered, then the n most likely ones of the distribution it was drawn from, fewer
+// where there are fewer. n is gc_sampling.n_logprobs, which must not be 0. out needs 1 + 2n places;
+// *n_raw and *n_final are how many of each kind it holds after the first.
+GC_API gc_status gc_session_logprobs(const gc_session *session, int32_t index, gc_logprob *out,
+                                     int32_t *n_raw, int32_t *n_final);
 GC_API void gc_session_stats(const gc_session *session, gc_stats *stats);
 
 GC_API gc_status gc_session_inspect(const gc_session *session, gc_inspection *inspection);
 // The logits after the timeline, computed by a pass of the given width (its other rows padding)
 // that leaves no trace. logits needs gc_vocab_size places.
 GC_API gc_status gc_session_probe(gc_session *session, int32_t width, float *logits);
+
+// The distribution that a token is drawn from after the timeline and up to GC_MAX_DRAFT tokens that
+// could follow it, all of them allowed by the grammar; leaves no trace. Writes up to capacity
+// tokens in ascending order; *n_out is how many there are.
+GC_API gc_status gc_session_distribution(gc_session *session, const int32_t *path, int32_t n_path,
+                                         int32_t *ids, double *probabilities, int32_t capacity,
+                                         int32_t *n_out);
 
 // ---- verification alone -------------------------------------------------------------------------
 
@@ -161,7 +215,26 @@ GC_API gc_status gc_session_probe(gc_session *session, int32_t width, float *log
 // out[r * GC_MAX_WIDTH ...].
 GC_API gc_status gc_verify_rounds(const float *target_logits, const float *drafter_logits,
                                   int32_t n_draft, int32_t n_vocab, const gc_sampling *sampling,
-                                  int32_t n_rounds, int32_t *out, int32_t *n_out);
+                                  bool token_wise, int32_t n_rounds, int32_t *out, int32_t *n_out);
+// The law of one round on given drafts: n_draft rows of q, the distributions they were drawn from,
+// and n_draft + 1 rows of p, the target's, each of n_vocab probabilities. For n = 0 ... n_draft
+// writes the probability that n drafts are accepted to accepted[n], and the distribution of the
+// token that then follows to last[n * n_vocab ...]: zeros where that never happens.
+GC_API gc_status gc_verify_law(const double *p, const double *q, const int32_t *drafts,
+                               int32_t n_draft, int32_t n_vocab, bool token_wise, double *accepted,
+                               double *last);
+
+// The distribution that sampling makes of one row of n_vocab logits, for tests: n_out ids,
+// ascending, and their probabilities, of which up to capacity are written. variant names the code
+// that reads the row, "portable", "avx2" or "avx512"; NULL is the best for this processor.
+// log_total, unless NULL, receives the natural log of the sum of exp(logit - largest logit).
+GC_API gc_status gc_shape_row(const float *logits, int32_t n_vocab, const gc_sampling *sampling,
+                              const char *variant, int32_t *ids, double *probabilities,
+                              int32_t capacity, int32_t *n_out, double *log_total);
+// The n most likely tokens of a row, the most likely first, and their log-probabilities at
+// temperature 1, for tests.
+GC_API gc_status gc_best_tokens(const float *logits, int32_t n_vocab, int32_t n, int32_t *ids,
+                                float *logprobs, int32_t *n_out);
 
 #ifdef __cplusplus
 }

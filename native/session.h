@@ -16,7 +16,10 @@
 #include "drafter.h"
 #include "engine.h"
 #include "gemmachat.h"
+#include "logprobs.h"
+#include "sampler.h"
 #include "schedule.h"
+#include "shape.h"
 #include "verify.h"
 
 namespace gc {
@@ -26,20 +29,26 @@ public:
     Session(std::shared_ptr<const Engine> engine, const gc_session_params &params);
 
     void sync(const llama_token *tokens, int32_t n_tokens);
-    void set_sampling(const gc_sampling &sampling);
+    void set_sampling(SamplerOptions options, uint64_t seed);
     // Returns the number of tokens written to out.
     int32_t step(int32_t n_draft, int32_t max_tokens, gc_token *out);
     int32_t verify(const int32_t *drafts, int32_t n_drafts, int32_t max_tokens, gc_token *out);
     void probe(int32_t width, float *logits);
+    // The distribution that a token after the timeline and these would be drawn from.
+    void distribution(const int32_t *path, int32_t n_path, Distribution &p);
 
+    int32_t vocab_size() const { return engine_->vocab_size(); }
     Cancel &cancel() { return cancel_; }
     const gc_stats &stats() const { return stats_; }
+    // Of the tokens of the last round, if they are kept.
+    const std::vector<Logprobs> &logprobs() const { return logprobs_; }
     gc_inspection inspect() const;
 
 private:
     int32_t n_cached() const;
     void check_cancelled() const;
     void check_token(llama_token token) const;
+    void begin_answer();
     void roll_back(int32_t n_keep);
     int32_t reusable_prefix(const llama_token *tokens, int32_t n_tokens) const;
     void prefill(const llama_token *tokens, int32_t n_tokens);
@@ -49,16 +58,20 @@ private:
     int32_t draft_length(int32_t wanted, int32_t limit) const;
     int32_t finish_round(const std::vector<Draft> &drafts, gc_token *out);
     const std::vector<Draft> &draft(int32_t n);
+    std::vector<Draft> certain(const int32_t *tokens, int32_t n) const;
     void verify_pass(const std::vector<Draft> &drafts);
     void judge_drafts(const std::vector<Draft> &drafts);
-    gc_token describe(int32_t token, const float *logits, bool from_draft) const;
+    gc_token describe(int32_t token, const float *logits, const RowSummary &summary,
+                      bool from_draft) const;
     void record(int32_t n_drafted, int32_t n_accepted);
     void commit();
 
     const std::shared_ptr<const Engine> engine_;  // outlives every other member
     const int32_t n_ctx_;
     const bool exact_;
+    const Verification verification_;
     const bool trace_logits_;
+    const bool trace_acceptance_;
     Cancel cancel_;
 
     ContextPtr target_;
@@ -69,12 +82,15 @@ private:
     std::vector<llama_token> committed_;
     std::vector<float> hidden_;
 
-    Sampling sampling_;
+    std::unique_ptr<Sampler> sampler_;
+    bool answer_begun_ = false;  // the sampler has seen the timeline
     Random random_{0};
     Schedule schedule_;
     const std::vector<Draft> no_drafts_;
     std::vector<int32_t> judged_ids_;
-    std::vector<gc_token> judged_;  // what the round emits
+    std::vector<gc_token> judged_;    // what the round emits
+    std::vector<Distribution> laws_;  // by row, where log-probabilities are kept
+    std::vector<Logprobs> logprobs_;
     gc_stats stats_ = {};
 };
 

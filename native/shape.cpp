@@ -2,173 +2,215 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <numeric>
 
-#include "error.h"
+#include "cut.h"
+#include "row.h"
 
 namespace gc {
 
 namespace {
 
-struct Logit {
-    float value;
-    int32_t id;
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// Bounds are computed to save work, never to decide: they err on the side of too many candidates.
+constexpr double kMargin = 1e-4;
+
+// The logit that lies this many nats, at the given temperature, below the largest; finite.
+float below(float max, float temperature, double nats) {
+    const double logit = max - temperature * (nats + kMargin);
+    return std::nextafter(static_cast<float>(std::max<double>(logit, kLowest)), kLowest);
+}
+
+void keep_best(const Cut &cut, Candidates &candidates) {
+    const float *logits = candidates.logits.data();
+    const int32_t n = candidates.n;
+    int32_t n_equal = 0;
+    int32_t last = -1;  // position of the last one that stays of those that equal the cut
+    for (int32_t i = 0; i < n && n_equal < cut.n_equal; ++i) {
+        if (logits[i] == cut.value) {
+            ++n_equal;
+            last = i;
+        }
+    }
+    const int32_t last_id = last < 0 ? -1 : candidates.ids[last];
+    candidates.filter([=](float logit, float, int32_t id) {
+        return (logit > cut.value) | ((logit == cut.value) & (id <= last_id));
+    });
+}
+
+void keep_top_k(int32_t k, Candidates &candidates) {
+    if (candidates.n > k) {
+        keep_best(cut_by_rank(candidates.logits.data(), candidates.n, k), candidates);
+    }
+}
+
+double sum(const float *weights, int32_t n) {
+    constexpr int32_t kChains = 8;  // independent, so that no addition waits for the one before
+    double sums[kChains] = {};
+    int32_t i = 0;
+    for (; i + kChains <= n; i += kChains) {
+        for (int32_t chain = 0; chain < kChains; ++chain) {
+            sums[chain] += weights[i + chain];
+        }
+    }
+    for (; i < n; ++i) {
+        sums[0] += weights[i];
+    }
+    return std::accumulate(sums, sums + kChains, 0.0);
+}
+
+// For weights above 0. A token's information is log(total) - x, where x is the logarithm of its
+// weight; the entropy is the mean of that. The difference of the two is x's distance from its mean.
+void keep_typical(float max, float scale, double typical_p, Candidates &candidates) {
+    const auto log_weight = [=](float logit) { return (static_cast<double>(logit) - max) * scale; };
+    const float *logits = candidates.logits.data();
+    const float *weights = candidates.weights.data();
+    const int32_t n = candidates.n;
+    const double total = sum(weights, n);
+    double mean = 0.0;
+    for (int32_t i = 0; i < n; ++i) {
+        mean += weights[i] / total * log_weight(logits[i]);
+    }
+    const auto closeness = [=](float logit) {
+        return static_cast<float>(-std::fabs(log_weight(logit) - mean));
+    };
+    thread_local std::vector<float> values;
+    values.resize(static_cast<size_t>(n));
+    std::transform(logits, logits + n, values.begin(), closeness);
+    const float last = cut_by_mass(values.data(), weights, n, typical_p * total).value;
+    candidates.filter([=](float logit, float, int32_t) { return closeness(logit) >= last; });
+}
+
+// The filters after top-k, on candidates with weights. total, which only top-p asks for, is the
+// weight of what top-k left, of which only tokens that these filters drop may be missing.
+void filter(const Row &row, const Sampling &sampling, float scale, double total,
+            Candidates &candidates) {
+    if (sampling.top_p < 1.0f) {
+        keep_best(cut_by_mass(candidates.logits.data(), candidates.weights.data(), candidates.n,
+                              sampling.top_p * total),
+                  candidates);
+    }
+    if (sampling.min_p > 0.0f || sampling.typical_p < 1.0f) {
+        const float min_p = sampling.min_p;  // of the largest weight, which is 1
+        candidates.filter(
+            [=](float, float weight, int32_t) { return (weight >= min_p) & (weight > 0.0f); });
+    }
+    if (sampling.typical_p < 1.0f) {
+        keep_typical(row.max(), scale, sampling.typical_p, candidates);
+    }
+}
+
+// A bound on the logits of the tokens that top-p and min-p keep, where there is no top-k; lowest is
+// one that others have set.
+float filter_floor(Row &row, int32_t n_vocab, const Sampling &sampling, float scale, float lowest) {
+    float floor = lowest;
+    if (sampling.min_p > 0.0f) {
+        const double nats = -std::log(static_cast<double>(sampling.min_p));
+        floor = std::max(floor, below(row.max(), sampling.temperature, nats));
+    }
+    if (sampling.top_p < 1.0f) {
+        // All tokens with less than an equal share of the mass that may go can go together.
+        const double total = row.total(scale);
+        const double nats = std::log(n_vocab / ((1.0 - sampling.top_p) * total));
+        floor = std::max(floor, below(row.max(), sampling.temperature, nats));
+        const double goal = sampling.top_p * total * (1.0 + kMargin);
+        floor = std::max(floor, row.mass_floor(scale, goal, floor));
+    }
+    return floor;
+}
+
+// The distribution that n weights stand for; ids are the positions where there are none.
+void normalise(const float *weights, const int32_t *ids, int32_t n, Distribution &out) {
+    const double share = 1.0 / sum(weights, n);
+    out.resize(static_cast<size_t>(n));
+    Candidate *const candidates = out.data();
+    int32_t n_kept = 0;
+    for (int32_t i = 0; i < n; ++i) {
+        candidates[n_kept] = {ids == nullptr ? i : ids[i], weights[i] * share};
+        n_kept += weights[i] > 0.0f;
+    }
+    out.resize(static_cast<size_t>(n_kept));
+}
+
+// What the calls of a thread use again, so that they allocate nothing.
+struct Scratch {
+    Row row;
+    Candidates candidates;
 };
 
-// Most likely first; ties go to the smaller id, so that every run ranks alike.
-bool ranks_before(const Logit &a, const Logit &b) {
-    return a.value > b.value || (a.value == b.value && a.id < b.id);
+Scratch &scratch() {
+    thread_local Scratch scratch;
+    return scratch;
 }
 
-// The largest logit and its smallest id. Throws on rows that describe no distribution.
-Logit find_max(const float *logits, int32_t n_vocab) {
-    constexpr int32_t kLanes = 8;  // independent, so that compilers vectorise the loop
-    float largest[kLanes];
-    int32_t is_nan[kLanes] = {};
-    std::fill(largest, largest + kLanes, -std::numeric_limits<float>::infinity());
-    int32_t i = 0;
-    for (; i + kLanes <= n_vocab; i += kLanes) {
-        for (int32_t lane = 0; lane < kLanes; ++lane) {
-            const float logit = logits[i + lane];
-            largest[lane] = logit > largest[lane] ? logit : largest[lane];
-            is_nan[lane] |= logit != logit;
-        }
+void shape_row(Row &row, Candidates &candidates, int32_t n_vocab, const Sampling &sampling,
+               Distribution &out) {
+    if (sampling.temperature == 0.0f) {
+        out.assign(1, {row.best_id(), 1.0});
+        return;
     }
-    for (; i < n_vocab; ++i) {
-        largest[0] = logits[i] > largest[0] ? logits[i] : largest[0];
-        is_nan[0] |= logits[i] != logits[i];
+    const float scale = std::min(1.0f / sampling.temperature, 1e38f);
+    const float possible = below(row.max(), sampling.temperature, 87.0);
+    if (sampling.top_k > 0 && sampling.top_k < n_vocab) {
+        row.collect(row.rank_floor(sampling.top_k, possible), candidates);
+        keep_top_k(sampling.top_k, candidates);
+        filter(row, sampling, scale, row.weigh(scale, candidates), candidates);
+    } else if (sampling.top_p < 1.0f || sampling.min_p > 0.0f || sampling.typical_p < 1.0f) {
+        row.collect(filter_floor(row, n_vocab, sampling, scale, possible), candidates);
+        row.weigh(scale, candidates);
+        const double total = sampling.top_p < 1.0f ? row.total(scale) : 0.0;
+        filter(row, sampling, scale, total, candidates);
+    } else {
+        candidates.reserve(n_vocab);
+        row.weigh(scale, candidates.weights);
+        normalise(candidates.weights.data(), nullptr, n_vocab, out);
+        return;
     }
-    const float best = *std::max_element(largest, largest + kLanes);
-    if (std::any_of(is_nan, is_nan + kLanes, [](int32_t nan) { return nan != 0; }) ||
-        std::isinf(best)) {
-        throw Error(GC_BAD_LOGITS, "the logits are not finite numbers");
-    }
-    return {best, static_cast<int32_t>(std::find(logits, logits + n_vocab, best) - logits)};
+    normalise(candidates.weights.data(), candidates.ids.data(), candidates.n, out);
 }
 
-// The k highest-ranked logits, in no particular order.
-void keep_top_k(const float *logits, int32_t n_vocab, int32_t k, std::vector<Logit> &kept) {
-    for (int32_t i = 0; i < n_vocab; ++i) {
-        const Logit logit{logits[i], i};
-        if (static_cast<int32_t>(kept.size()) < k) {
-            kept.push_back(logit);
-            std::push_heap(kept.begin(), kept.end(), ranks_before);
-        } else if (ranks_before(logit, kept.front())) {
-            std::pop_heap(kept.begin(), kept.end(), ranks_before);
-            kept.back() = logit;
-            std::push_heap(kept.begin(), kept.end(), ranks_before);
-        }
-    }
-}
-
-// Cuts to the shortest run of most likely candidates whose mass reaches top_p of the whole.
-void keep_top_p(double top_p, Distribution &candidates) {
-    const auto ranks_after = [](const Candidate &a, const Candidate &b) {
-        return a.p < b.p || (a.p == b.p && a.id > b.id);
-    };
-    double total = 0.0;
-    for (const Candidate &candidate : candidates) {
-        total += candidate.p;
-    }
-    std::make_heap(candidates.begin(), candidates.end(), ranks_after);
-    auto unranked = candidates.end();
-    double mass = 0.0;
-    while (unranked != candidates.begin() && mass < top_p * total) {
-        std::pop_heap(candidates.begin(), unranked, ranks_after);
-        mass += (--unranked)->p;
-    }
-    candidates.erase(candidates.begin(), unranked);
-}
-
-void normalise(Distribution &candidates) {
-    double total = 0.0;
-    for (const Candidate &candidate : candidates) {
-        total += candidate.p;
-    }
-    for (Candidate &candidate : candidates) {
-        candidate.p /= total;
-    }
-}
-
-// exp for arguments <= 0 in plain arithmetic, so that compilers vectorise the loop that calls it:
-// 2^n times a polynomial of the remainder (degree 6 Taylor in |r| <= ln2/2, error < 2e-7 relative).
-inline float exp_negative(float x) {
-    x = std::max(x, -87.0f);
-    const float scaled = x * 1.44269504f;
-    const int32_t n = static_cast<int32_t>(scaled - 0.5f);
-    const float r =
-        x - static_cast<float>(n) * 0.693359375f + static_cast<float>(n) * 2.12194440e-4f;
-    const float poly =
-        1.0f +
-        r * (1.0f +
-             r * (0.5f + r * (0.166666667f +
-                              r * (0.0416666667f + r * (0.00833333333f + r * 0.00138888889f)))));
-    const int32_t bits = (n + 127) << 23;
-    float power;
-    std::memcpy(&power, &bits, sizeof(power));
-    return power * poly;
-}
+RowSummary summary_of(Row &row) { return {row.max(), std::log(row.total(1.0f))}; }
 
 }  // namespace
 
-void shape(const float *logits, int32_t n_vocab, const Sampling &sampling, Distribution &out) {
-    out.clear();
-    const Logit best = find_max(logits, n_vocab);
-    if (sampling.temperature == 0.0f) {
-        out.push_back({best.id, 1.0});
-        return;
+void shape(const float *logits, int32_t n_vocab, const Sampling &sampling, Distribution &out,
+           RowSummary *summary, const RowKernels &kernels) {
+    auto &[row, candidates] = scratch();
+    row.read(kernels, logits, n_vocab);
+    shape_row(row, candidates, n_vocab, sampling, out);
+    if (summary != nullptr) {
+        *summary = summary_of(row);
     }
+}
 
-    const auto weight = [&](float logit) {
-        return std::exp((static_cast<double>(logit) - best.value) / sampling.temperature);
-    };
-    if (sampling.top_k > 0 && sampling.top_k < n_vocab) {
-        thread_local std::vector<Logit> kept;
-        kept.clear();
-        keep_top_k(logits, n_vocab, sampling.top_k, kept);
-        for (const Logit &logit : kept) {
-            out.push_back({logit.id, weight(logit.value)});
-        }
-    } else {
-        for (int32_t i = 0; i < n_vocab; ++i) {
-            out.push_back({i, weight(logits[i])});
-        }
-    }
-    if (sampling.top_p < 1.0f) {
-        keep_top_p(sampling.top_p, out);
-    }
-    // The largest weight is 1 before normalisation, so min-p compares with min_p itself.
-    out.erase(
-        std::remove_if(out.begin(), out.end(),
-                       [&](const Candidate &c) { return c.p < sampling.min_p || c.p == 0.0; }),
-        out.end());
-    std::sort(out.begin(), out.end(),
-              [](const Candidate &a, const Candidate &b) { return a.id < b.id; });
-    normalise(out);
+RowSummary summarise(const float *logits, int32_t n_vocab) {
+    Row &row = scratch().row;
+    row.read(best_row_kernels(), logits, n_vocab);
+    return summary_of(row);
 }
 
 float log_probability(const float *logits, int32_t n_vocab, int32_t id) {
-    const float best = find_max(logits, n_vocab).value;
-    double total = 0.0;
-    constexpr int32_t kBlock = 1024;
-    for (int32_t start = 0; start < n_vocab; start += kBlock) {
-        const int32_t end = std::min(start + kBlock, n_vocab);
-        float lanes[8] = {};
-        int32_t i = start;
-        for (; i + 8 <= end; i += 8) {
-            for (int32_t lane = 0; lane < 8; ++lane) {
-                lanes[lane] += exp_negative(logits[i + lane] - best);
-            }
-        }
-        for (; i < end; ++i) {
-            lanes[0] += exp_negative(logits[i] - best);
-        }
-        for (const float lane : lanes) {
-            total += lane;
-        }
+    return summarise(logits, n_vocab).log_probability(logits[id]);
+}
+
+void best_tokens(const float *logits, int32_t n_vocab, int32_t n, const RowSummary &summary,
+                 std::vector<TokenLogprob> &out) {
+    auto &[row, candidates] = scratch();
+    row.read(best_row_kernels(), logits, n_vocab);
+    row.collect(row.rank_floor(n, kLowest), candidates);
+    keep_top_k(n, candidates);
+    // By logit: different logits can have log-probabilities that round to the same number.
+    std::vector<int32_t> ranked(static_cast<size_t>(candidates.n));
+    std::iota(ranked.begin(), ranked.end(), 0);
+    std::stable_sort(
+        ranked.begin(), ranked.end(),
+        [&best = candidates.logits](int32_t a, int32_t b) { return best[a] > best[b]; });
+    out.clear();
+    for (const int32_t i : ranked) {
+        out.push_back({candidates.ids[i], summary.log_probability(candidates.logits[i])});
     }
-    return static_cast<float>(logits[id] - best - std::log(total));
 }
 
 }  // namespace gc

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from fakes import FakeEngine
 
-from gemmachat import cli
+from gemmachat import cli, cli_shared
 from gemmachat.catalog import ResolvedModel
 
 # A script's background job starts with Ctrl-C ignored, and so would every program tested in it.
@@ -56,7 +56,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
             engine.opened.append((model, threads))
             return engine
 
-        monkeypatch.setattr(cli, "open_engine", open_engine)
+        monkeypatch.setattr(cli_shared, "open_engine", open_engine)
         monkeypatch.setattr(sys, "stdin", Stdin(stdin or b"", terminal=stdin is None))
         code = cli.main(arguments)
         return Finished(code, *capsys.readouterr())

@@ -11,7 +11,7 @@ import numpy as np
 from gemmachat import Engine, SamplingParams
 from gemmachat.bridge import SessionHandle
 from gemmachat.gguf_info import read_header
-from gemmachat.native import NativeSampling, SessionParams
+from gemmachat.native_structs import NativeSampling, SessionParams
 
 DATA = Path(str(files("gemmachat") / "data"))
 TARGET = DATA / "tiny.gguf"

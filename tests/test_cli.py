@@ -415,8 +415,8 @@ CHILD = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from fakes import FakeEngine
-from gemmachat import cli
-cli.open_engine = lambda model, threads=None: FakeEngine("long answer " * 20000)
+from gemmachat import cli, cli_shared
+cli_shared.open_engine = lambda model, threads=None: FakeEngine("long answer " * 20000)
 sys.exit(cli.main())
 """
 

@@ -13,6 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
+from gemmachat.converters.conversion import plan_file
+from gemmachat.converters.gguf_values import int32_array
+from gemmachat.converters.write import GgufFile, write_files
 
 import gemmachat
 from gemmachat import (
@@ -366,3 +369,28 @@ def test_characters_of_several_tokens_come_out_whole():
 def test_impossible_sampling_parameters_are_refused(changes):
     with pytest.raises(UsageError):
         SamplingParams(**changes)
+
+
+def test_tokens_that_the_file_suppresses_are_never_drawn(tmp_path: Path) -> None:
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine:
+        prompt = chat_tokens(engine, "What is a token?")
+        with engine.session() as session:
+            said = [event.token for event in session.generate(prompt, GREEDY, max_tokens=8)]
+    plan = plan_file(TARGET, quant="Q8_0")
+    suppress = {"tokenizer.ggml.suppress_tokens": int32_array(said[:2])}
+    target = tmp_path / "suppressing.gguf"
+    write_files({target: GgufFile({**plan.metadata, **suppress}, plan.tensors)}, force=False)
+    with Engine.load(target, DRAFTER, threads=1) as engine, engine.session() as session:
+        assert engine.suppressed == tuple(said[:2])
+        for draft in ("off", 3):
+            events = session.generate(prompt, GREEDY, draft=draft, max_tokens=8)
+            assert not {event.token for event in events} & set(said[:2])
+
+
+def test_suppressed_token_that_does_not_exist_is_damage(tmp_path: Path) -> None:
+    plan = plan_file(TARGET, quant="Q8_0")
+    suppress = {"tokenizer.ggml.suppress_tokens": int32_array([4096])}
+    target = tmp_path / "suppressing.gguf"
+    write_files({target: GgufFile({**plan.metadata, **suppress}, plan.tensors)}, force=False)
+    with pytest.raises(DamagedFileError, match="suppresses a token that is not among its 4096"):
+        Engine.load(target, DRAFTER)

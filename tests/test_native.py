@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from embedded import TARGET
 
-from gemmachat import Engine, native
+from gemmachat import Engine, native, native_structs
 from gemmachat.errors import EngineError
 
 HEADER = Path(__file__).parent.parent / "native" / "gemmachat.h"
@@ -21,7 +21,7 @@ HEADER = Path(__file__).parent.parent / "native" / "gemmachat.h"
 def test_constants_are_those_of_the_header():
     text = HEADER.read_text(encoding="utf-8")
     assert int(re.search(r"#define GC_ABI_VERSION (\d+)", text)[1]) == native.ABI_VERSION
-    assert int(re.search(r"#define GC_MAX_DRAFT (\d+)", text)[1]) == native.MAX_DRAFT
+    assert int(re.search(r"#define GC_MAX_DRAFT (\d+)", text)[1]) == native_structs.MAX_DRAFT
 
 
 def test_every_function_of_the_header_is_declared():
@@ -65,19 +65,19 @@ def test_missing_arguments_are_a_status_and_no_crash():
     lib, bad_argument = native.library(), 2
     with Engine.load(TARGET, threads=1) as engine, engine.session(n_ctx=64) as session:
         pointer, count = session._handle.pointer, ctypes.c_int32()
-        tokens = (native.NativeToken * native.MAX_WIDTH)()
+        tokens = (native_structs.NativeToken * native_structs.MAX_WIDTH)()
         assert lib.gc_session_sync(pointer, None, 3) == bad_argument
         assert lib.gc_session_set_sampling(pointer, None) == bad_argument
         status = lib.gc_session_verify(pointer, None, 2, 9, tokens, ctypes.byref(count))
         assert status == bad_argument
         for n_threads in (0, 100_000):
-            params = native.SessionParams(n_ctx=64, n_threads=n_threads)
+            params = native_structs.SessionParams(n_ctx=64, n_threads=n_threads)
             status = lib.gc_session_new(
                 engine._handle.pointer, ctypes.byref(params), ctypes.byref(ctypes.c_void_p())
             )
             assert status == bad_argument
     row = (ctypes.c_float * 4)()
-    assert lib.gc_verify_rounds(row, None, 0, 4, None, 1, None, None) == bad_argument
+    assert lib.gc_verify_rounds(row, None, 0, 4, None, False, 1, None, None) == bad_argument
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

@@ -28,7 +28,7 @@ from gemmachat import (
     UsageError,
 )
 from gemmachat.bridge import CancelledError, SessionHandle
-from gemmachat.native import MAX_DRAFT, MAX_WIDTH
+from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH
 
 
 @pytest.fixture(scope="module")

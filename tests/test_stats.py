@@ -8,7 +8,7 @@ import pytest
 from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
 
 from gemmachat import Engine
-from gemmachat.native import NativeStats
+from gemmachat.native_structs import NativeStats
 from gemmachat.stats import Stats, measure
 
 # The contract of `run --json`.

@@ -17,10 +17,10 @@ ENGINE = """
 import sys
 sys.path.insert(0, {tests!r})
 from fakes import FakeEngine
-from gemmachat import cli
+from gemmachat import cli, cli_shared
 engine = FakeEngine({answers})
 engine.hang_at = {hang_at}
-cli.open_engine = lambda model, threads=None: engine
+cli_shared.open_engine = lambda model, threads=None: engine
 sys.exit(cli.main())
 """
 

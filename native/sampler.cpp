@@ -1,0 +1,217 @@
+#include "sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "error.h"
+
+namespace gc {
+
+namespace {
+
+// How many of the best tokens are shown to the grammar first; it takes long on the whole
+// vocabulary.
+constexpr int32_t kFirstLook = 256;
+
+void add(std::unordered_map<int32_t, int32_t> &counts, int32_t token, int32_t n) {
+    if ((counts[token] += n) == 0) {
+        counts.erase(token);
+    }
+}
+
+// The n best ids of a row, in no particular order; ties go to the smaller id.
+std::vector<int32_t> best(const float *logits, int32_t n_vocab, int32_t n,
+                          const RowSummary &summary) {
+    std::vector<int32_t> ids;
+    if (n >= n_vocab) {
+        ids.resize(static_cast<size_t>(n_vocab));
+        std::iota(ids.begin(), ids.end(), 0);
+        return ids;
+    }
+    std::vector<TokenLogprob> found;
+    best_tokens(logits, n_vocab, n, summary, found);
+    for (const TokenLogprob &token : found) {
+        ids.push_back(token.id);
+    }
+    return ids;
+}
+
+}  // namespace
+
+Sampler::Sampler(const Engine &engine, SamplerOptions options)
+    : engine_(engine), options_(std::move(options)) {
+    begin({});
+}
+
+void Sampler::begin(const std::vector<int32_t> &prompt) {
+    window_.clear();
+    answer_.clear();
+    tokens_.clear();
+    n_pushed_ = 0;
+    answer_start_ = prompt.size();
+    for (const int32_t token : prompt) {
+        remember(token);
+    }
+    grammar_ = options_.grammar.text.empty() ? nullptr
+                                             : std::make_unique<Grammar>(engine_, options_.grammar);
+}
+
+int32_t Sampler::answer_length() const {
+    return static_cast<int32_t>(tokens_.size() - answer_start_);
+}
+
+void Sampler::remember(int32_t token) {
+    tokens_.push_back(token);
+    count(tokens_.size(), 1);
+}
+
+void Sampler::forget() {
+    count(tokens_.size(), -1);
+    tokens_.pop_back();
+}
+
+// The size-th token enters the counts, or leaves them again with n = -1.
+void Sampler::count(size_t size, int32_t n) {
+    const int32_t token = tokens_[size - 1];
+    if (options_.repeat_penalty != 1.0f && options_.repeat_window != 0) {
+        add(window_, token, n);
+        const auto window = static_cast<size_t>(options_.repeat_window);
+        if (options_.repeat_window > 0 && size > window) {
+            add(window_, tokens_[size - 1 - window], -n);
+        }
+    }
+    if (size > answer_start_ && counts_answer()) {
+        add(answer_, token, n);
+    }
+}
+
+bool Sampler::counts_answer() const {
+    return options_.presence_penalty != 0.0f || options_.frequency_penalty != 0.0f;
+}
+
+void Sampler::push(int32_t token) {
+    if (grammar_ != nullptr) {
+        grammar_->push(token);
+    }
+    remember(token);
+    ++n_pushed_;
+}
+
+void Sampler::rewind() {
+    for (; n_pushed_ > 0; --n_pushed_) {
+        forget();
+    }
+    if (grammar_ != nullptr) {
+        grammar_->rewind();
+    }
+}
+
+void Sampler::commit(int32_t token) {
+    if (grammar_ != nullptr) {
+        grammar_->commit(token);
+    }
+    remember(token);
+}
+
+void Sampler::set(float *logits, int32_t token, float value) {
+    edits_.push_back({token, logits[token]});
+    logits[token] = value;
+}
+
+// Applies what concerns single tokens; edits_ restores the row when undone in reverse.
+void Sampler::edit(float *logits, int32_t n_vocab) {
+    edits_.clear();
+    for (const LogitBias &bias : options_.bias) {
+        if (bias.token < n_vocab) {
+            set(logits, bias.token, logits[bias.token] + bias.value);
+        }
+    }
+    if (options_.repeat_penalty != 1.0f) {
+        for (const auto &[token, count] : window_) {
+            const float logit = logits[token];
+            set(logits, token,
+                logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty);
+        }
+    }
+    if (counts_answer()) {
+        for (const auto &[token, count] : answer_) {
+            set(logits, token,
+                logits[token] - options_.presence_penalty -
+                    static_cast<float>(count) * options_.frequency_penalty);
+        }
+    }
+    // A thought is no answer: under a grammar the turn cannot end inside of it.
+    const bool in_thought = grammar_ != nullptr && grammar_->waits();
+    if (answer_length() < options_.min_tokens || in_thought) {
+        for (const int32_t token : engine_.ends()) {
+            set(logits, token, -INFINITY);
+        }
+    }
+}
+
+void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out) {
+    edit(logits, n_vocab);
+    const auto restore = [&] {
+        for (auto edit = edits_.rbegin(); edit != edits_.rend(); ++edit) {
+            logits[edit->token] = edit->original;
+        }
+    };
+    try {
+        if (grammar_ != nullptr && !grammar_->waits()) {
+            shape_allowed(logits, n_vocab, out);
+        } else {
+            shape(logits, n_vocab, options_.shaping, out);
+        }
+    } catch (const Error &error) {
+        restore();
+        const bool damaged =
+            std::any_of(logits, logits + n_vocab, [](float x) { return !(x < INFINITY); }) ||
+            std::all_of(logits, logits + n_vocab, [](float x) { return x == -INFINITY; });
+        if (error.status == GC_BAD_LOGITS && !damaged && !edits_.empty()) {
+            throw Error(GC_NO_TOKEN, "every token that could come next is banned");
+        }
+        throw;
+    } catch (...) {
+        restore();
+        throw;
+    }
+    restore();
+}
+
+// The distribution over the tokens that the grammar allows. Filters that keep few tokens need to
+// know few of them: the best are asked about first, then more, until enough are allowed.
+void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &out) {
+    const Sampling &shaping = options_.shaping;
+    int32_t wanted = shaping.temperature == 0.0f ? 1 : shaping.top_k;
+    if (wanted <= 0 || wanted > n_vocab) {
+        wanted = n_vocab;
+    }
+    const RowSummary summary = summarise(logits, n_vocab);  // throws on a damaged row
+    std::vector<int32_t> ids;
+    for (int32_t n = wanted == n_vocab ? n_vocab : std::max(kFirstLook, wanted);; n *= 8) {
+        ids = best(logits, n_vocab, std::min(n, n_vocab), summary);
+        ids.erase(std::remove_if(ids.begin(), ids.end(),
+                                 [&](int32_t id) { return logits[id] == -INFINITY; }),
+                  ids.end());
+        grammar_->keep_allowed(ids);
+        if (static_cast<int32_t>(ids.size()) >= wanted || n >= n_vocab) {
+            break;
+        }
+    }
+    if (ids.empty()) {
+        throw Error(GC_NO_TOKEN, answer_length() < options_.min_tokens
+                                     ? "the grammar ends before the answer has its minimum length"
+                                     : "the grammar allows no token that could come next");
+    }
+    std::sort(ids.begin(), ids.end());
+    std::vector<float> allowed(ids.size());
+    std::transform(ids.begin(), ids.end(), allowed.begin(), [&](int32_t id) { return logits[id]; });
+    shape(allowed.data(), static_cast<int32_t>(ids.size()), shaping, out);
+    for (Candidate &candidate : out) {
+        candidate.id = ids[static_cast<size_t>(candidate.id)];
+    }
+}
+
+}  // namespace gc
