@@ -33,7 +33,7 @@ from gemmachat.native_structs import (
 from gemmachat.sampling import MAX_SEED, SamplingParams, whole_number
 from gemmachat.sanitize import Utf8Stream
 from gemmachat.stats import Stats, measure
-from gemmachat.vocab import ModelVocab, Vocab
+from gemmachat.vocab import ModelVocab, Vocab, find_control
 
 DraftPolicy = Literal["auto", "off"] | int
 FinishReason = Literal["stop", "length", "context", "cancelled"]
@@ -321,10 +321,8 @@ class Session:
 
 def _thought_marks(vocab: Vocab) -> tuple[int, int] | None:
     """The tokens that open and close a thought; None in a vocabulary without them."""
-    try:
-        return vocab.control("<|channel>"), vocab.control("<channel|>")
-    except DamagedFileError:
-        return None
+    opening, closing = find_control(vocab, "<|channel>"), find_control(vocab, "<channel|>")
+    return None if opening is None or closing is None else (opening, closing)
 
 
 def default_threads() -> int:

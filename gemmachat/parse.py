@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from gemmachat.errors import DamagedFileError
+from gemmachat.vocab import find_control
 
 if TYPE_CHECKING:
     from gemmachat.vocab import Vocab
@@ -35,14 +35,7 @@ class ChannelMarks(NamedTuple):
     @classmethod
     def of(cls, vocab: Vocab) -> ChannelMarks:
         """Look the marks up in `vocab`."""
-        return cls(_find_control(vocab, "<|channel>"), _find_control(vocab, "<channel|>"))
-
-
-def _find_control(vocab: Vocab, name: str) -> int | None:
-    try:
-        return vocab.control(name)
-    except DamagedFileError:
-        return None
+        return cls(find_control(vocab, "<|channel>"), find_control(vocab, "<channel|>"))
 
 
 class Parser:

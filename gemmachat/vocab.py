@@ -29,6 +29,14 @@ class Vocab(Protocol):
         """Whether the token ends the model's turn."""
 
 
+def find_control(vocab: Vocab, name: str) -> int | None:
+    """Id of a control token by its exact spelling; None if absent."""
+    try:
+        return vocab.control(name)
+    except DamagedFileError:
+        return None
+
+
 class ModelVocab:
     """The vocabulary of a loaded target."""
 

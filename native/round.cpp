@@ -69,6 +69,14 @@ std::vector<Draft> Session::certain(const int32_t *tokens, int32_t n) const {
     return drafts;
 }
 
+// Brings the sampler behind the first n drafts.
+void Session::follow(const std::vector<Draft> &drafts, int32_t n) {
+    sampler_->rewind();
+    for (int32_t i = 0; i < n; ++i) {
+        sampler_->push(drafts[static_cast<size_t>(i)].token);
+    }
+}
+
 void Session::distribution(const int32_t *path, int32_t n_path, Distribution &p) {
     if (round_limit(n_path + 1) <= n_path) {
         throw Error(GC_CONTEXT_FULL, "the context has no room for the path");
@@ -78,10 +86,7 @@ void Session::distribution(const int32_t *path, int32_t n_path, Distribution &p)
     const int32_t n_vocab = engine_->vocab_size();
     try {
         verify_pass(drafts);
-        sampler_->rewind();
-        for (const Draft &draft : drafts) {
-            sampler_->push(draft.token);
-        }
+        follow(drafts, n_path);
         float *row = llama_get_logits_ith(target_.get(), n_path);
         if (row == nullptr) {
             throw Error(GC_DECODE_FAILED, "the target's pass returned no logits");
@@ -176,10 +181,7 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
     const bool keeps_laws = sampler_->n_logprobs() > 0;
     laws_.resize(keeps_laws ? drafts.size() + 1 : 0);
     const auto target_at = [&](int32_t n, Distribution &p) {
-        sampler_->rewind();
-        for (int32_t i = 0; i < n; ++i) {
-            sampler_->push(drafts[static_cast<size_t>(i)].token);
-        }
+        follow(drafts, n);
         try {
             sampler_->distribution(logits + static_cast<size_t>(n) * n_vocab, n_vocab, p);
         } catch (const Error &error) {

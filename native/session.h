@@ -58,6 +58,7 @@ private:
     int32_t draft_length(int32_t wanted, int32_t limit) const;
     int32_t finish_round(const std::vector<Draft> &drafts, gc_token *out);
     const std::vector<Draft> &draft(int32_t n);
+    void follow(const std::vector<Draft> &drafts, int32_t n);
     std::vector<Draft> certain(const int32_t *tokens, int32_t n) const;
     void verify_pass(const std::vector<Draft> &drafts);
     void judge_drafts(const std::vector<Draft> &drafts);

@@ -191,10 +191,6 @@ RowSummary summarise(const float *logits, int32_t n_vocab) {
     return summary_of(row);
 }
 
-float log_probability(const float *logits, int32_t n_vocab, int32_t id) {
-    return summarise(logits, n_vocab).log_probability(logits[id]);
-}
-
 void best_tokens(const float *logits, int32_t n_vocab, int32_t n, const RowSummary &summary,
                  std::vector<TokenLogprob> &out) {
     auto &[row, candidates] = scratch();

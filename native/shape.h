@@ -52,9 +52,6 @@ void shape(const float *logits, int32_t n_vocab, const Sampling &sampling, Distr
 
 RowSummary summarise(const float *logits, int32_t n_vocab);
 
-// Natural log of the probability of id under the softmax of the row.
-float log_probability(const float *logits, int32_t n_vocab, int32_t id);
-
 // The n most likely tokens at temperature 1, unfiltered, the most likely first; fewer when fewer
 // are possible. summary is the row's.
 void best_tokens(const float *logits, int32_t n_vocab, int32_t n, const RowSummary &summary,

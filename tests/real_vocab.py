@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_checkpoint import tokenizer_scheme
 
 from gemmachat.gguf_info import ArrayInfo, read_header
 
@@ -86,22 +87,8 @@ class RealVocab:
                 for index, token in enumerate(self.tokens)
                 if token in special
             ],
-            "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-            "pre_tokenizer": {
-                "type": "Split",
-                "pattern": {"String": " "},
-                "behavior": "MergedWithPrevious",
-                "invert": False,
-            },
+            **tokenizer_scheme(),
             "post_processor": None,
-            "decoder": {
-                "type": "Sequence",
-                "decoders": [
-                    {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-                    {"type": "ByteFallback"},
-                    {"type": "Fuse"},
-                ],
-            },
             "model": {
                 "type": "BPE",
                 "dropout": None,

@@ -117,8 +117,12 @@ def tokenizer_json() -> dict[str, Any]:
         "vocab": {token: index for index, token in enumerate(TOKENS)},
         "merges": [merge.split(" ") for merge in MERGES],
     }
+    return {"added_tokens": added, **tokenizer_scheme(), "model": model}
+
+
+def tokenizer_scheme() -> dict[str, Any]:
+    """The steps of Gemma 4's tokenizer around its byte pairs, as tokenizer.json has them."""
     return {
-        "added_tokens": added,
         "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
         "pre_tokenizer": {
             "type": "Split",
@@ -134,7 +138,6 @@ def tokenizer_json() -> dict[str, Any]:
                 {"type": "Fuse"},
             ],
         },
-        "model": model,
     }
 
 
