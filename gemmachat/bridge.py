@@ -57,6 +57,11 @@ def _check(status: int) -> None:
     raise _ERRORS.get(status, EngineError)(text)
 
 
+def check_grammar(grammar: str) -> None:
+    """Raise `UsageError` unless an answer can follow this GBNF grammar."""
+    _check(library().gc_grammar_check(grammar.encode()))
+
+
 def _int32_array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
     try:
         items = array("i", values)
@@ -145,6 +150,27 @@ class EngineHandle:
                 )
             )
         return list(tokens[: count.value])
+
+    def grammar_allows(self, grammar: str, tokens: Sequence[int]) -> list[int]:
+        """The tokens that may follow these under a GBNF grammar.
+
+        Raises `UsageError` where the tokens do not follow it.
+        """
+        found = (ctypes.c_int32 * self.vocab_size())()
+        count = ctypes.c_int32()
+        with self._life:
+            _check(
+                library().gc_grammar_allowed(
+                    self.pointer,
+                    grammar.encode(),
+                    _int32_array(tokens),
+                    len(tokens),
+                    found,
+                    len(found),
+                    ctypes.byref(count),
+                )
+            )
+        return list(found[: count.value])
 
     def walk_grammar(self, grammar: str, seed: int, max_tokens: int) -> list[int]:
         """Some tokens that a GBNF grammar allows, at random; `UsageError` where there are none."""

@@ -1,68 +1,42 @@
-"""Grammars that an answer must follow: from files, checked before the model's process sees them.
-
-llama.cpp's grammar engine has no limits of its own: a hostile grammar can keep it busy for ever,
-exhaust memory or end the process. So every grammar is first tried in a process of its own, with
-bounds on time and memory: it is converted, read, and followed at random for some text.
-"""
+"""Grammars that an answer must follow: from files, checked before a model is loaded."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
-from gemmachat.errors import EngineError, NotFoundError, UsageError
+from gemmachat.bridge import check_grammar
+from gemmachat.errors import NotFoundError, UsageError
+from gemmachat.json_schema import to_grammar
+from gemmachat.schema_trial import convert_apart
 
-JSON_OBJECT = '{"type": "object"}'
 MAX_BYTES = 256 * 1024
-_PATIENCE_S = 20.0  # far above the processor time that the trial may take
 
 
 def read_grammar(path: Path) -> str:
     """The GBNF grammar in a file. Raises `UsageError` or `NotFoundError`."""
-    return try_grammar("grammar", _read(path, "grammar"))
+    text = _read(path, "grammar")
+    check_grammar(text)
+    return text
 
 
 def read_schema(path: Path) -> str:
     """The grammar of the JSON schema in a file. Raises `UsageError` or `NotFoundError`."""
-    return try_grammar("schema", _read(path, "JSON schema"))
+    return schema_grammar(_read(path, "JSON schema"))
+
+
+def schema_grammar(text: str) -> str:
+    """The grammar of a JSON schema that nobody vouches for. Raises `UsageError`."""
+    grammar = convert_apart(text)
+    try:
+        check_grammar(grammar)
+    except UsageError as error:
+        raise UsageError(f"the JSON schema cannot be used: {error}") from None
+    return grammar
 
 
 def any_json_object() -> str:
     """The grammar of any JSON object."""
-    return try_grammar("schema", JSON_OBJECT)
-
-
-def try_grammar(kind: str, text: str) -> str:
-    """The grammar that a text of the kind, "grammar" or "schema", stands for.
-
-    Raises `UsageError` when it is malformed, cannot be enforced or asks too much.
-    """
-    command = [sys.executable, "-m", "gemmachat.grammar_trial", kind]
-    try:
-        done = subprocess.run(
-            command,
-            # Python looks for modules in the folder it starts in, where anything may lie.
-            cwd=Path(__file__).resolve().parents[1],
-            input=text.encode(),
-            capture_output=True,
-            timeout=_PATIENCE_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise UsageError(f"the {kind} is too complex: trying it takes too long") from None
-    try:
-        answer = json.loads(done.stdout)
-    except ValueError:
-        answer = {}
-    if isinstance(answer, dict) and isinstance(answer.get("grammar"), str):
-        return str(answer["grammar"])
-    if isinstance(answer, dict) and isinstance(answer.get("refused"), str):
-        raise UsageError(str(answer["refused"]))
-    if done.returncode > 0:
-        raise EngineError(f"the {kind} cannot be tried: its process ended with {done.returncode}")
-    raise UsageError(f"the {kind} is too complex: trying it takes too much time or memory")
+    return to_grammar('{"type": "object"}')
 
 
 def _read(path: Path, what: str) -> str:

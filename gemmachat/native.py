@@ -22,7 +22,7 @@ from gemmachat.native_structs import (
     SessionParams,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
@@ -47,6 +47,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "gc_tokenize": (_status, [_handle, ctypes.c_char_p, _int32, _int32s, _int32, _int32s]),
     "gc_token_piece": (_status, [_handle, _int32, ctypes.c_char_p, _int32, _int32s]),
     "gc_token_is_end": (ctypes.c_bool, [_handle, _int32]),
+    "gc_grammar_check": (_status, [ctypes.c_char_p]),
+    "gc_grammar_allowed": (
+        _status,
+        [_handle, ctypes.c_char_p, _int32s, _int32, _int32s, _int32, _int32s],
+    ),
     "gc_grammar_walk": (
         _status,
         [_handle, ctypes.c_char_p, ctypes.c_uint64, _int32, _int32s, _int32s],

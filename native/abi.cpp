@@ -120,6 +120,25 @@ bool gc_token_is_end(const gc_engine *engine, int32_t token) {
     return token >= 0 && token < engine->impl->vocab_size() && engine->impl->is_end(token);
 }
 
+gc_status gc_grammar_allowed(const gc_engine *engine, const char *grammar, const int32_t *tokens,
+                             int32_t n_tokens, int32_t *ids, int32_t capacity, int32_t *n_out) {
+    return gc::guarded([&] {
+        gc::require(grammar != nullptr, "a grammar is needed");
+        gc::Grammar followed(*engine->impl, {grammar, -1, -1});
+        for (int32_t i = 0; i < n_tokens; ++i) {
+            std::vector<int32_t> id = {tokens[i]};
+            gc::require(tokens[i] >= 0 && tokens[i] < engine->impl->vocab_size(),
+                        "a token is outside the vocabulary");
+            followed.keep_allowed(id);
+            gc::require(!id.empty(), "the tokens do not follow the grammar");
+            followed.commit(tokens[i]);
+        }
+        const std::vector<int32_t> allowed = followed.allowed();
+        *n_out = static_cast<int32_t>(allowed.size());
+        std::copy_n(allowed.begin(), std::min(*n_out, std::max(capacity, 0)), ids);
+    });
+}
+
 gc_status gc_grammar_walk(const gc_engine *engine, const char *grammar, uint64_t seed,
                           int32_t max_tokens, int32_t *tokens, int32_t *n_tokens) {
     return gc::guarded([&] {

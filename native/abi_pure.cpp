@@ -1,9 +1,12 @@
-// The part of the C boundary that needs no model: verification and shaping on given numbers.
+// The part of the C boundary that needs no model: verification and shaping on given
+// numbers, grammars alone.
 
 #include <algorithm>
 #include <vector>
 
+#include "automaton.h"
 #include "boundary.h"
+#include "grammar_program.h"
 #include "row_kernels.h"
 #include "shape.h"
 #include "verify.h"
@@ -56,6 +59,13 @@ gc_status gc_verify_rounds(const float *target_logits, const float *drafter_logi
                       out + static_cast<size_t>(round) * GC_MAX_WIDTH);
             n_out[round] = static_cast<int32_t>(tokens.size());
         }
+    });
+}
+
+gc_status gc_grammar_check(const char *grammar) {
+    return gc::guarded([&] {
+        gc::require(grammar != nullptr, "a grammar is needed");
+        gc::Automaton(gc::compile_grammar(grammar)).try_rules();
     });
 }
 

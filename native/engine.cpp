@@ -126,4 +126,15 @@ std::string Engine::piece(llama_token token) const {
     return bytes;
 }
 
+const TokenTrie &Engine::trie() const {
+    std::call_once(trie_made_, [this] {
+        std::vector<std::string> texts;
+        for (llama_token token = 0; token < vocab_size(); ++token) {
+            texts.push_back(is_end(token) ? "" : piece(token));
+        }
+        trie_ = std::make_unique<const TokenTrie>(texts);
+    });
+    return *trie_;
+}
+
 }  // namespace gc

@@ -4,10 +4,12 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "llama.h"
+#include "token_trie.h"
 
 namespace gc {
 
@@ -36,14 +38,12 @@ public:
     // The bytes of a token, none for a control token.
     std::string piece(llama_token token) const;
     bool is_end(llama_token token) const { return llama_vocab_is_eog(vocab_, token); }
-    // Whether the token stands for one byte, which need not be a character.
-    bool is_byte(llama_token token) const {
-        return llama_vocab_get_attr(vocab_, token) & LLAMA_TOKEN_ATTR_BYTE;
-    }
     // The tokens that end the model's turn.
     const std::vector<llama_token> &ends() const { return ends_; }
     // A token that structures the chat and must never come out of plain text.
     bool is_marker(llama_token token) const;
+    // The texts of all tokens, made when first asked for.
+    const TokenTrie &trie() const;
 
 private:
     void tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_token> &out) const;
@@ -55,6 +55,8 @@ private:
     const llama_vocab *vocab_ = nullptr;
     std::map<std::string, llama_token> markers_;  // by spelling
     std::vector<llama_token> ends_;
+    mutable std::once_flag trie_made_;
+    mutable std::unique_ptr<const TokenTrie> trie_;
 };
 
 }  // namespace gc

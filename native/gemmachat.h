@@ -19,7 +19,7 @@ extern "C" {
 
 #define GC_API __attribute__((visibility("default")))
 
-#define GC_ABI_VERSION 3
+#define GC_ABI_VERSION 4
 
 // Most tokens drafted in one round, and the rows of one verification pass that this needs.
 #define GC_MAX_DRAFT 7
@@ -75,6 +75,13 @@ GC_API gc_status gc_token_piece(const gc_engine *engine, int32_t token, char *by
 // True for a token that ends the model's turn.
 GC_API bool gc_token_is_end(const gc_engine *engine, int32_t token);
 
+// GC_OK for a GBNF grammar that an answer can follow, else GC_BAD_ARGUMENT.
+GC_API gc_status gc_grammar_check(const char *grammar);
+// The tokens that may come next, ascending, after n_tokens tokens that follow a GBNF grammar: up to
+// capacity of them; *n_out is how many there are.
+GC_API gc_status gc_grammar_allowed(const gc_engine *engine, const char *grammar,
+                                    const int32_t *tokens, int32_t n_tokens, int32_t *ids,
+                                    int32_t capacity, int32_t *n_out);
 // Follows a GBNF grammar with up to max_tokens allowed tokens drawn evenly. GC_BAD_ARGUMENT where
 // it cannot be read, GC_NO_TOKEN where it gets stuck. tokens needs max_tokens places.
 GC_API gc_status gc_grammar_walk(const gc_engine *engine, const char *grammar, uint64_t seed,

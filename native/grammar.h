@@ -1,16 +1,15 @@
-// A grammar that the text must follow, with the states along a draft. The grammar engine is
-// llama.cpp's (GBNF).
+// A grammar that the text must follow, with the states along a draft.
 
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "automaton.h"
 #include "engine.h"
 #include "random.h"
-#include "utf8.h"
 
 namespace gc {
 
@@ -23,13 +22,19 @@ struct GrammarOptions {
 
 class Grammar {
 public:
-    // Throws Error(GC_BAD_ARGUMENT) when llama.cpp cannot read the grammar.
+    // Throws Error(GC_BAD_ARGUMENT), as all that follows does, where the grammar cannot be read or
+    // asks too much.
     Grammar(const Engine &engine, const GrammarOptions &options);
+
+    // Back to where an answer begins.
+    void restart();
 
     // Whether every token is allowed now.
     bool waits() const { return states_[depth_].phase == Phase::kThought; }
     // Takes out the tokens that may not come next; ids stays in its order.
-    void keep_allowed(std::vector<int32_t> &ids) const;
+    void keep_allowed(std::vector<int32_t> &ids);
+    // All tokens that may come next, ascending.
+    std::vector<int32_t> allowed();
 
     // Goes on by a token of a draft, which must be allowed.
     void push(int32_t token);
@@ -41,30 +46,28 @@ public:
 private:
     enum class Phase { kStart, kThought, kText };
 
-    struct Free {
-        void operator()(llama_sampler *sampler) const { llama_sampler_free(sampler); }
-    };
-    using SamplerPtr = std::unique_ptr<llama_sampler, Free>;
-
     struct State {
         Phase phase;
-        SamplerPtr sampler;
-        Utf8 utf8;
+        int32_t place;  // of the automaton
     };
 
-    State advanced(State state, int32_t token) const;
-    State copy(const State &state) const;
-    bool is_marker(int32_t token) const;
-    bool breaks_utf8(Utf8 utf8, int32_t token) const;
+    State advanced(State state, int32_t token);
+    int32_t after(int32_t place, int32_t token);
+    bool opens_thought(const State &state, int32_t token) const;
+    bool may_follow(const State &state, int32_t token);
+    const std::vector<int32_t> &texts_from(int32_t place);
 
     const Engine &engine_;
     const GrammarOptions options_;
+    Automaton automaton_;
     // states_[0] is committed, states_[i] the one after the first i tokens of path_. What a rewind
     // takes back stays, because verification walks the path that drafting has walked.
     std::vector<State> states_;
     std::vector<int32_t> path_;
     size_t depth_ = 0;
-    mutable std::vector<llama_token_data> candidates_;
+    // The tokens whose whole text may come next, by place of the automaton.
+    std::unordered_map<int32_t, std::vector<int32_t>> texts_;
+    size_t n_remembered_ = 0;  // tokens in texts_
 };
 
 // Follows a grammar with up to n tokens drawn evenly from those allowed. Throws Error:

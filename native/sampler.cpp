@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "error.h"
@@ -11,8 +10,7 @@ namespace gc {
 
 namespace {
 
-// How many of the best tokens are shown to the grammar first; it takes long on the whole
-// vocabulary.
+// How many of the best tokens are shown to the grammar before the whole vocabulary is.
 constexpr int32_t kFirstLook = 256;
 
 void add(std::unordered_map<int32_t, int32_t> &counts, int32_t token, int32_t n) {
@@ -21,17 +19,12 @@ void add(std::unordered_map<int32_t, int32_t> &counts, int32_t token, int32_t n)
     }
 }
 
-// The n best ids of a row, in no particular order; ties go to the smaller id.
+// The n best ids of a row; ties go to the smaller id.
 std::vector<int32_t> best(const float *logits, int32_t n_vocab, int32_t n,
                           const RowSummary &summary) {
-    std::vector<int32_t> ids;
-    if (n >= n_vocab) {
-        ids.resize(static_cast<size_t>(n_vocab));
-        std::iota(ids.begin(), ids.end(), 0);
-        return ids;
-    }
     std::vector<TokenLogprob> found;
     best_tokens(logits, n_vocab, n, summary, found);
+    std::vector<int32_t> ids;
     for (const TokenLogprob &token : found) {
         ids.push_back(token.id);
     }
@@ -42,7 +35,9 @@ std::vector<int32_t> best(const float *logits, int32_t n_vocab, int32_t n,
 
 Sampler::Sampler(const Engine &engine, SamplerOptions options)
     : engine_(engine), options_(std::move(options)) {
-    begin({});
+    if (!options_.grammar.text.empty()) {
+        grammar_ = std::make_unique<Grammar>(engine_, options_.grammar);
+    }
 }
 
 void Sampler::begin(const std::vector<int32_t> &prompt) {
@@ -54,8 +49,9 @@ void Sampler::begin(const std::vector<int32_t> &prompt) {
     for (const int32_t token : prompt) {
         remember(token);
     }
-    grammar_ = options_.grammar.text.empty() ? nullptr
-                                             : std::make_unique<Grammar>(engine_, options_.grammar);
+    if (grammar_ != nullptr) {
+        grammar_->restart();
+    }
 }
 
 int32_t Sampler::answer_length() const {
@@ -181,7 +177,7 @@ void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out) {
 }
 
 // The distribution over the tokens that the grammar allows. Filters that keep few tokens need to
-// know few of them: the best are asked about first, then more, until enough are allowed.
+// know few of them: often enough of the best are allowed.
 void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &out) {
     const Sampling &shaping = options_.shaping;
     int32_t wanted = shaping.temperature == 0.0f ? 1 : shaping.top_k;
@@ -189,17 +185,16 @@ void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &
         wanted = n_vocab;
     }
     const RowSummary summary = summarise(logits, n_vocab);  // throws on a damaged row
+    const auto banned = [&](int32_t id) { return logits[id] == -INFINITY; };
     std::vector<int32_t> ids;
-    for (int32_t n = wanted == n_vocab ? n_vocab : std::max(kFirstLook, wanted);; n *= 8) {
-        ids = best(logits, n_vocab, std::min(n, n_vocab), summary);
-        ids.erase(std::remove_if(ids.begin(), ids.end(),
-                                 [&](int32_t id) { return logits[id] == -INFINITY; }),
-                  ids.end());
+    if (wanted < n_vocab) {
+        ids = best(logits, n_vocab, std::min(std::max(kFirstLook, wanted), n_vocab), summary);
         grammar_->keep_allowed(ids);
-        if (static_cast<int32_t>(ids.size()) >= wanted || n >= n_vocab) {
-            break;
-        }
     }
+    if (static_cast<int32_t>(ids.size()) < wanted) {
+        ids = grammar_->allowed();
+    }
+    ids.erase(std::remove_if(ids.begin(), ids.end(), banned), ids.end());
     if (ids.empty()) {
         throw Error(GC_NO_TOKEN, answer_length() < options_.min_tokens
                                      ? "the grammar ends before the answer has its minimum length"

@@ -93,6 +93,7 @@ PAIRS = [(i, i + step) for step in (1, 2) for i in range(len(PROMPTS) - step)]
 MANY_PROMPTS = (*PROMPTS, *(f"{PROMPTS[i]} {PROMPTS[j]}" for i, j in PAIRS))[:500]
 OBJECT = 'root ::= "{" [^{}]{0,60} "}"'
 RULES = {
+    "nothing else": SamplingParams(0.0),
     "penalties": SamplingParams(
         0.0, repeat_penalty=1.3, repeat_last_n=-1, presence_penalty=0.5, frequency_penalty=0.4
     ),

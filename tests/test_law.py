@@ -22,11 +22,12 @@ from gemmachat.native_structs import NativeSampling
 N_SAMPLES = int(os.environ.get("LAW_SAMPLES", "3000"))
 N_TOKENS = 4
 RECORD = os.environ.get("LAW_RECORD")  # a JSON file that p-values are written to
-N_TESTS = 6
+N_TESTS = 7
 
 # A prompt each, of those whose first tokens vary: the pair is small and sure of most that it says.
 # Words and figures of two kinds, so that drafts are right and wrong.
 GRAMMAR = 'root ::= (word " "){2,20}\nword ::= [a-eA-E]+ | [0-9] [0-9]?'
+OPENING, CLOSING = 13, 14  # the marks of a thought
 SETTINGS = {
     "model card": (18, SamplingParams(1.0)),
     "temperature 0.6": (27, SamplingParams(0.6)),
@@ -45,6 +46,13 @@ SETTINGS = {
         ),
     ),
     "grammar": (37, SamplingParams(1.5, grammar=GRAMMAR)),
+    # Thoughts are made likely, and short: the grammar begins at any of the four tokens.
+    "grammar after a thought": (
+        37,
+        SamplingParams(
+            1.0, grammar=GRAMMAR, logit_bias=((OPENING, 13.0), (CLOSING, 18.0)), presence_penalty=25
+        ),
+    ),
 }
 
 
@@ -59,7 +67,7 @@ def samples(
     And how many tokens were drafted and accepted.
     """
     handle = open_handle(engine, n_ctx=256)
-    handle.set_sampling(NativeSampling.of(params, seed))
+    handle.set_sampling(NativeSampling.of(params, seed, thought=(OPENING, CLOSING)))
     seen: Counter[tuple[int, ...]] = Counter()
     drafts = Counter[str]()
     for _ in range(N_SAMPLES):
@@ -81,7 +89,7 @@ def law(engine: Engine, prompt: list[int], params: SamplingParams, least: float)
     One pass of the target for every prefix; nothing is sampled.
     """
     handle = open_handle(engine, n_ctx=256)
-    handle.set_sampling(NativeSampling.of(params, 0))
+    handle.set_sampling(NativeSampling.of(params, 0, thought=(OPENING, CLOSING)))
     handle.sync(prompt)
     known: Law = {}
     open_runs: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
