@@ -180,10 +180,12 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
     }
     const bool keeps_laws = sampler_->n_logprobs() > 0;
     laws_.resize(keeps_laws ? drafts.size() + 1 : 0);
+    std::vector<RowSummary> summaries(drafts.size() + 1);
     const auto target_at = [&](int32_t n, Distribution &p) {
         follow(drafts, n);
         try {
-            sampler_->distribution(logits + static_cast<size_t>(n) * n_vocab, n_vocab, p);
+            sampler_->distribution(logits + static_cast<size_t>(n) * n_vocab, n_vocab, p,
+                                   &summaries[static_cast<size_t>(n)]);
         } catch (const Error &error) {
             // Fatal once the answer is there: drafts that lead there may yet be rejected.
             if (error.status != GC_NO_TOKEN || n == 0) {
@@ -215,7 +217,7 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
         }
         const size_t row = judged_.size();
         const float *row_logits = logits + row * n_vocab;
-        const RowSummary summary = summarise(row_logits, n_vocab);
+        const RowSummary &summary = summaries[row];
         judged_.push_back(
             describe(id, row_logits, summary, static_cast<int32_t>(row) < n_accepted));
         if (keeps_laws) {

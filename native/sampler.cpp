@@ -147,7 +147,7 @@ void Sampler::edit(float *logits, int32_t n_vocab) {
     }
 }
 
-void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out) {
+void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out, RowSummary *raw) {
     edit(logits, n_vocab);
     const auto restore = [&] {
         for (auto edit = edits_.rbegin(); edit != edits_.rend(); ++edit) {
@@ -156,9 +156,9 @@ void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out) {
     };
     try {
         if (grammar_ != nullptr && !grammar_->waits()) {
-            shape_allowed(logits, n_vocab, out);
+            shape_allowed(logits, n_vocab, out, raw);
         } else {
-            shape(logits, n_vocab, options_.shaping, out);
+            shape(logits, n_vocab, options_.shaping, out, raw);
         }
     } catch (const Error &error) {
         restore();
@@ -174,21 +174,28 @@ void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out) {
         throw;
     }
     restore();
+    if (raw != nullptr && !edits_.empty()) {
+        *raw = summarise(logits, n_vocab);
+    }
 }
 
 // The distribution over the tokens that the grammar allows. Filters that keep few tokens need to
 // know few of them: often enough of the best are allowed.
-void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &out) {
+void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &out,
+                            RowSummary *summary) {
     const Sampling &shaping = options_.shaping;
     int32_t wanted = shaping.temperature == 0.0f ? 1 : shaping.top_k;
     if (wanted <= 0 || wanted > n_vocab) {
         wanted = n_vocab;
     }
-    const RowSummary summary = summarise(logits, n_vocab);  // throws on a damaged row
+    const RowSummary whole = summarise(logits, n_vocab);  // throws on a damaged row
+    if (summary != nullptr) {
+        *summary = whole;
+    }
     const auto banned = [&](int32_t id) { return logits[id] == -INFINITY; };
     std::vector<int32_t> ids;
     if (wanted < n_vocab) {
-        ids = best(logits, n_vocab, std::min(std::max(kFirstLook, wanted), n_vocab), summary);
+        ids = best(logits, n_vocab, std::min(std::max(kFirstLook, wanted), n_vocab), whole);
         grammar_->keep_allowed(ids);
     }
     if (static_cast<int32_t>(ids.size()) < wanted) {

@@ -46,10 +46,10 @@ public:
     // Forgets what it saw; an answer begins after these tokens.
     void begin(const std::vector<int32_t> &prompt);
 
-    // The distribution that a row stands for, after the timeline and all pushed tokens. The row is
-    // changed and restored. Throws Error: GC_BAD_LOGITS where the row is damaged, GC_NO_TOKEN where
-    // nothing is left to be drawn.
-    void distribution(float *logits, int32_t n_vocab, Distribution &out);
+    // The distribution that a row stands for, after the timeline and all pushed tokens, and unless
+    // raw is null what the row is without any rule. The row is changed and restored. Throws Error:
+    // GC_BAD_LOGITS where the row is damaged, GC_NO_TOKEN where nothing is left to be drawn.
+    void distribution(float *logits, int32_t n_vocab, Distribution &out, RowSummary *raw = nullptr);
 
     int32_t n_logprobs() const { return options_.n_logprobs; }
 
@@ -72,7 +72,8 @@ private:
     void forget();
     void edit(float *logits, int32_t n_vocab);
     void set(float *logits, int32_t token, float value);
-    void shape_allowed(const float *logits, int32_t n_vocab, Distribution &out);
+    void shape_allowed(const float *logits, int32_t n_vocab, Distribution &out,
+                       RowSummary *summary);
 
     const Engine &engine_;
     const SamplerOptions options_;
