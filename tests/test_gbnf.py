@@ -28,7 +28,7 @@ GRAMMARS = {
     "words": 'root ::= ("a" | "the" | "model" | " ")+ "!"',
     "arithmetic": ARITHMETIC,
     "repetitions": 'root ::= "a"{2} "b"{1,3} "c"{2,} ("d" | "e"){0,2}? "x"*',
-    "nested": "root ::= pair\npair ::= ( \"(\" pair? \")\" | '['? )".replace("'['", '"["'),
+    "nested": 'root ::= pair\npair ::= ( "(" pair? ")" | \'[\'? )'.replace("'['", '"["'),
     "ambiguous": 'root ::= x* y?\nx ::= "a" | "aa" | "a" x "b"\ny ::= "a" "c"?',
     "frames": 'root ::= a\na ::= "x" a "b" | "x" a "c" | "x"',
     "classes": r'root ::= [^a-zA-Z"\\\n]{2} [\u00e0-\u4e2d]? [😀-😎] [a\]\[z-] .',
@@ -123,8 +123,7 @@ def same_allowed(
     theirs = [
         token
         for token in reference.allowed(grammar, tokens)
-        if handle.is_end(token)
-        or (handle.piece(token) and is_utf8(said + handle.piece(token)))
+        if handle.is_end(token) or (handle.piece(token) and is_utf8(said + handle.piece(token)))
     ]
     assert set(theirs) <= set(ours), (grammar, said)
     # llama.cpp lets no first byte begin a character under [^...] where that byte could also begin
@@ -170,11 +169,9 @@ def random_grammar(source: random.Random) -> str:
         return " ".join([*inner, anchor, *later])
 
     def alternatives(rule: int, depth: int, *, first: bool) -> str:
-        return " | ".join(
-            sequence(rule, depth, first=first) for _ in range(source.randint(1, 3))
-        )
+        return " | ".join(sequence(rule, depth, first=first) for _ in range(source.randint(1, 3)))
 
-    rules = [f"r{i} ::= {alternatives(i, 0, first=True)} | \"#\"" for i in range(n_rules)]
+    rules = [f'r{i} ::= {alternatives(i, 0, first=True)} | "#"' for i in range(n_rules)]
     return "root ::= r0\n" + "\n".join(rules)
 
 

@@ -176,6 +176,25 @@ def test_the_grammar_starts_after_a_thought(
     assert len(thoughts) > 4, "thoughts are free"
 
 
+def test_a_turn_cannot_end_inside_of_a_thought_before_the_grammar(
+    engine: Engine, session: Session
+) -> None:
+    vocab = engine.vocab
+    opening, closing = vocab.control("<|channel>"), vocab.control("<channel|>")
+    ends = [token for token in range(vocab.size) if vocab.is_end(token)]
+    wanted = (*((token, 60.0) for token in ends), (opening, 100.0))
+    sampling = SamplingParams(seed=1, grammar='root ::= "yes"', logit_bias=wanted)
+    events = ask(engine, session, sampling, n=30)
+    assert [event.token for event in events][0] == opening
+    assert len(events) == 30
+    assert not {event.token for event in events} & set(ends)
+    closed = SamplingParams(
+        seed=1, grammar='root ::= "yes"', logit_bias=(*wanted, (closing, 110.0))
+    )
+    events = ask(engine, session, closed, n=30)
+    assert (text(events), events[-1].finish_reason) == ("yes", "stop")
+
+
 def test_without_a_thought_the_grammar_starts_at_once(engine: Engine, session: Session) -> None:
     for seed in range(5):
         sampling = SamplingParams(seed=seed, grammar='root ::= "yes" | "no"')
@@ -192,7 +211,9 @@ def test_a_stuck_grammar_is_an_error_that_leaves_the_session_usable(
     vocab = engine.vocab
     before = [event.token for event in ask(engine, session, GREEDY, draft=draft)]
     events: list[TokenEvent] = []
-    banned = [token for token in range(vocab.size) if vocab.piece(token).startswith("é".encode()[:1])]
+    banned = [
+        token for token in range(vocab.size) if vocab.piece(token).startswith("é".encode()[:1])
+    ]
     stuck = SamplingParams(
         grammar='root ::= "yes" "é"', logit_bias=tuple((token, -math.inf) for token in banned)
     )
