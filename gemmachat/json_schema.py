@@ -1,124 +1,205 @@
-"""JSON Schema to a GBNF grammar, by the converter that llama-cpp-python carries.
+"""JSON Schema (draft 2020-12) to a grammar in GBNF, llama.cpp's notation.
 
-The converter is given what it gets right only: a schema that was checked, with every definition
-under a name that no rule of its own can have, and without what it would take for something else.
+Texts are JSON (RFC 8259) on one line. What schemas say is checked first; here every part becomes a
+rule, and equal parts become one.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-from gemmachat.errors import EngineError, UsageError
-from gemmachat.schema_check import BY_TYPE, NOTES, SchemaCheck, kind_of
-
-# Raw control characters may not stand in a JSON string; the converter's own rule lets them.
-_CHARACTER = (
-    r'[^"\\\x7F\x00-\x1F] | '
-    r'"\\" (["\\bfnrt/] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])'
+from gemmachat.errors import UsageError
+from gemmachat.integer_range import integers_between
+from gemmachat.schema_check import SchemaCheck
+from gemmachat.schema_parts import (
+    BOUNDS,
+    NOTES,
+    Pointer,
+    Schema,
+    bounds_of,
+    by_type,
+    choices_of,
+    pointer_of,
+    values_of,
 )
+
+MAX_BYTES = 1 << 20
+# An escaped surrogate comes with its other half: the two are one character. Numbers are short
+# enough to be finite in double precision.
+_JSON = r"""
+value ::= object | array | string | number | boolean | null
+object ::= "{" space (string ":" space value ("," space string ":" space value)* space)? "}"
+array ::= "[" space (value ("," space value)* space)? "]"
+string ::= "\"" char* "\""
+char ::= [^"\\\x00-\x1F\x7F] | "\\" (["\\/bfnrt] | "u" (basic | high "\\u" low))
+basic ::= ([0-9a-cA-CefEF] hex | [dD] [0-7]) hex hex
+high ::= [dD] [89abAB] hex hex
+low ::= [dD] [c-fC-F] hex hex
+hex ::= [0-9a-fA-F]
+number ::= integer ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?
+integer ::= "-"? ("0" | [1-9] [0-9]{0,15})
+boolean ::= "true" | "false"
+null ::= "null"
+space ::= " "?
+date ::= [0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | [12] [0-9] | "3" [01])
+clock ::= ([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9]
+time ::= clock ":" [0-5] [0-9] ("." [0-9]{3})? ("Z" | [-+] clock)
+uuid ::= hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12}
+"""
+_FORMATS = {"date": "date", "time": "time", "date-time": 'date "T" time', "uuid": "uuid"}
 
 
 def to_grammar(text: str) -> str:
-    """The grammar of all JSON values that a schema allows. Raises `UsageError`."""
+    """The grammar of the JSON values that a schema allows, at most `MAX_BYTES` of it.
+
+    Raises `UsageError` when the text is no schema, or one that cannot be enforced.
+    """
     try:
-        schema = json.loads(text)
+        schema = json.loads(text, object_pairs_hook=_distinct)
         json.dumps(schema, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         nested = isinstance(error, RecursionError)
         reason = "it is nested too deeply" if nested else str(error).replace("\n", " ")
         raise UsageError(f"the JSON schema is not JSON: {reason:.200}") from None
-    try:
-        plain = _Plain(SchemaCheck(schema))
-        return _convert(plain.of_root(schema), plain.of_references())
-    except RecursionError:
-        raise UsageError("the JSON schema is nested too deeply") from None
+    return _Rules(SchemaCheck(schema).targets).grammar(schema)
 
 
-class _Plain:
-    """Schemas as the converter is to see them."""
+def any_object() -> str:
+    """The grammar of any JSON object."""
+    return to_grammar('{"type": "object"}')
 
-    def __init__(self, checked: SchemaCheck) -> None:
-        self._checked = checked
-        self._names = {
-            reference: f"ref-{number}" for number, reference in enumerate(checked.references)
-        }
 
-    def of_root(self, schema: dict[str, Any]) -> dict[str, Any]:
-        # Without the choice of one, a property named "" would be called root.
-        return {"anyOf": [self._of(schema)]}
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"an object has the name {name!r:.40} twice")
+    return found
 
-    def of_references(self) -> dict[str, dict[str, Any]]:
-        """What the converter finds under the references that are left."""
-        return {
-            f"#/$defs/{name}": self._of(self._checked.references[reference])
-            for reference, name in self._names.items()
-        }
 
-    def _of(self, schema: dict[str, Any]) -> dict[str, Any]:
+class _Rules:
+    """The rules of a schema, by their texts."""
+
+    def __init__(self, targets: dict[Pointer, Schema]) -> None:
+        self._targets = targets
+        self._references = {pointer: f"ref{number}" for number, pointer in enumerate(targets)}
+        self._names: dict[str, str] = {}
+        self._size = len(_JSON)
+
+    def grammar(self, schema: Schema) -> str:
+        rules = {"root": self._of(schema)}
+        for pointer, name in self._references.items():
+            rules[name] = self._of(self._targets[pointer])
+        rules.update((name, text) for text, name in self._names.items())
+        return "\n".join(f"{name} ::= {text}" for name, text in rules.items()) + _JSON
+
+    def _rule(self, text: str) -> str:
+        """The name of the rule with a text."""
+        if text.isalnum():
+            return text
+        if text not in self._names:
+            self._names[text] = f"r{len(self._names)}"
+            self._size += len(text.encode()) + 16
+            if self._size > MAX_BYTES:
+                raise UsageError(
+                    "the JSON schema is too complex: its grammar is larger than "
+                    f"{MAX_BYTES // 1024} KiB"
+                )
+        return self._names[text]
+
+    def _of(self, schema: Schema) -> str:
+        """The name of the rule of a schema."""
         if "$ref" in schema:
-            return {"$ref": f"#/$defs/{self._names[schema['$ref']]}"}
-        choices = schema.get("anyOf", schema.get("oneOf"))
+            return self._references[pointer_of(schema["$ref"], "the schema")]
+        choices, values = choices_of(schema), values_of(schema)
         if choices is not None:
-            return {"anyOf": [self._of(choice) for choice in choices]}
-        for keyword in ("const", "enum"):
-            if keyword in schema:
-                return {keyword: schema[keyword]}
-        return self._of_types(schema) if schema.keys() - NOTES else {"type": list(BY_TYPE)}
+            return self._any_of(map(self._of, choices))
+        if values is not None:
+            return self._any_of(map(_literal, values))
+        if not schema.keys() - NOTES:
+            return "value"
+        return self._any_of(map(self._of_type, by_type(schema)))
 
-    def _of_types(self, schema: dict[str, Any]) -> dict[str, Any]:
-        kind = kind_of(schema)
-        if isinstance(kind, list):
-            return {"type": kind}
-        plain = {"type": kind, **{key: schema[key] for key in BY_TYPE[kind] if key in schema}}
-        for key in ("items", "additionalProperties"):
-            if isinstance(plain.get(key), dict):
-                plain[key] = self._of(plain[key])
-        if "prefixItems" in plain:
-            plain["prefixItems"] = [self._of(item) for item in plain["prefixItems"]]
-        if "properties" in plain:
-            plain["properties"] = {
-                name: self._of(value) for name, value in plain["properties"].items()
-            }
-        return plain
+    def _any_of(self, texts: Iterable[str]) -> str:
+        return self._rule(" | ".join(dict.fromkeys(texts)))
+
+    def _of_type(self, schema: Schema) -> str:
+        if schema["type"] == "object":
+            return self._rule(self._object(schema))
+        if schema["type"] == "array":
+            return self._rule(self._array(schema))
+        if schema["type"] == "string":
+            return self._rule(_string(schema))
+        if schema.keys() & set(BOUNDS):
+            return self._rule(integers_between(*bounds_of(schema)))
+        return str(schema["type"])
+
+    def _object(self, schema: Schema) -> str:
+        additional = schema.get("additionalProperties", "properties" not in schema)
+        if schema.get("properties"):
+            members = self._members(schema["properties"], set(schema.get("required", ())))
+        elif additional is True:
+            return "object"
+        elif additional is False:
+            members = ""
+        else:
+            member = f'string ":" space {self._of(additional)}'
+            members = f'({member} ("," space {member})* space)?'
+        return f'"{{" space {members} "}}"'
+
+    def _members(self, properties: dict[str, Schema], required: set[str]) -> str:
+        """Members in the order of the schema, with or without those that are not required."""
+        members = [
+            self._rule(f'{_literal(name)} ":" space {self._of(schema)}')
+            for name, schema in properties.items()
+        ]
+        later = [
+            f'"," space {member}' if name in required else f'("," space {member})?'
+            for name, member in zip(properties, members, strict=True)
+        ]
+        # Whichever of the leading optional members is written first has no comma before it.
+        n_leading = next((i for i, name in enumerate(properties) if name in required), len(members))
+        after = " ".join(later[n_leading + 1 :])
+        firsts = [f"{member} {after}" for member in members[n_leading : n_leading + 1]]
+        for i in reversed(range(n_leading)):
+            if i + 1 < len(members):
+                after = self._rule(f"{later[i + 1]} {after}")
+            firsts.append(f"{members[i]} {after}")
+        return f"({' | '.join(firsts)}) space" if required else f"(({' | '.join(firsts)}) space)?"
+
+    def _array(self, schema: Schema) -> str:
+        if "prefixItems" in schema:
+            items = ' "," space '.join(map(self._of, schema["prefixItems"]))
+            return f'"[" space {items} space "]"'
+        if "items" not in schema:
+            return "array"
+        item = self._of(schema["items"])
+        least, most = schema.get("minItems", 0), schema.get("maxItems")
+        if most == 0:
+            return '"[" space "]"'
+        more = _times(f'("," space {item})', max(0, least - 1), None if most is None else most - 1)
+        items = f"{item} {more} space"
+        return f'"[" space {items} "]"' if least else f'"[" space ({items})? "]"'
 
 
-def _convert(schema: dict[str, Any], references: dict[str, dict[str, Any]]) -> str:
-    module = _load_converter()
-    module.PRIMITIVE_RULES["char"] = module.BuiltinRule(_CHARACTER)
-    converter = module.SchemaConverter(
-        prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False
-    )
-    # Its own leaves backslashes as they are, and takes a property "$ref" for a reference.
-    converter._format_literal = _literal  # noqa: SLF001
-    converter._refs = references  # noqa: SLF001
-    try:
-        converter.visit(schema, "")
-        grammar: str = converter.format_grammar()
-    except RecursionError:
-        raise
-    except Exception as error:  # its asserts and lookups
-        raise UsageError(f"the JSON schema cannot be used: {error!r:.200}") from None
-    return grammar
+def _string(schema: Schema) -> str:
+    if "format" in schema:
+        return rf'"\"" {_FORMATS[schema["format"]]} "\""'
+    if not schema.keys() & {"minLength", "maxLength"}:
+        return "string"
+    return rf'"\"" {_times("char", schema.get("minLength", 0), schema.get("maxLength"))} "\""'
 
 
-def _literal(value: str) -> str:
-    """The GBNF literal of a value, which comes as JSON text; characters stand for themselves."""
-    text = json.dumps(json.loads(value), ensure_ascii=False)
-    return '"' + re.sub(r'["\\]', r"\\\g<0>", text) + '"'
+def _times(text: str, least: int, most: int | None) -> str:
+    if most == 0:
+        return ""
+    return f"{text}{{{least},{'' if most is None else most}}}"
 
 
-def _load_converter() -> Any:
-    """The converter's module alone: importing its package would load llama.cpp and more."""
-    package = importlib.util.find_spec("llama_cpp")
-    if package is None or not package.submodule_search_locations:
-        raise EngineError("llama-cpp-python is not installed: reinstall gemmachat")
-    path = f"{package.submodule_search_locations[0]}/llama_grammar.py"
-    spec = importlib.util.spec_from_file_location("llama_grammar", path)
-    if spec is None or spec.loader is None:
-        raise EngineError("llama-cpp-python lacks its schema converter: reinstall gemmachat")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _literal(value: Any) -> str:
+    """The GBNF literal of a value's JSON text; characters beyond ASCII stand for themselves."""
+    return '"' + re.sub(r'["\\]', r"\\\g<0>", json.dumps(value, ensure_ascii=False)) + '"'

@@ -7,43 +7,35 @@ additionalProperties says so.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from gemmachat.errors import UsageError
+from gemmachat.integer_range import MAX_DIGITS
+from gemmachat.schema_overlap import check_exclusive
+from gemmachat.schema_parts import (
+    BOUNDS,
+    BY_TYPE,
+    CHOICES,
+    NOTES,
+    VALUES,
+    Pointer,
+    Schema,
+    bounds_of,
+    by_type,
+    is_of_type,
+    name_of,
+    pointer_of,
+    types_of,
+    values_of,
+)
+from gemmachat.schema_recursion import check_recursion
 
 MAX_DEPTH = 64
 MAX_REPEATS = 1000
 
-NOTES = frozenset(
-    (
-        "$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated",
-        "readOnly", "writeOnly", "discriminator", "$defs", "definitions",
-    )
-)  # fmt: skip
-BY_TYPE = {
-    "object": ("properties", "required", "additionalProperties"),
-    "array": ("items", "prefixItems", "minItems", "maxItems"),
-    "string": ("format", "minLength", "maxLength"),
-    "number": (),
-    "integer": (),
-    "boolean": (),
-    "null": (),
-}
 _FORMATS = ("date", "time", "date-time", "uuid")
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-_LOOK_INTO = 4  # how many properties deep two choices of oneOf are compared
 
 
 class SchemaCheck:
@@ -51,113 +43,86 @@ class SchemaCheck:
 
     def __init__(self, schema: Any) -> None:
         self._root = schema
-        self.references: dict[str, Any] = {}
-        """The schemas that are referred to, by their references."""
+        self._exclusive: list[tuple[list[Schema], str]] = []
+        self.targets: dict[Pointer, Schema] = {}
+        """The schemas that are referred to."""
         self._check(schema, "the schema", 0)
-        checked: set[str] = set()
-        while left := self.references.keys() - checked:
-            for reference in sorted(left):
-                self._check(self.references[reference], f"{reference!r:.60}", 0)
-                checked.add(reference)
+        checked: set[Pointer] = set()
+        while left := [pointer for pointer in self.targets if pointer not in checked]:
+            for pointer in left:
+                self._check(self.targets[pointer], name_of(pointer), 0)
+                checked.add(pointer)
+        # From here on every schema that a reference leads to is known to be one.
+        check_recursion(self.targets)
+        for choices, where in self._exclusive:
+            check_exclusive(choices, where, self.targets)
 
     def _check(self, schema: Any, where: str, depth: int) -> None:
+        where = where[:200]  # the innermost place comes first
         if depth > MAX_DEPTH:
             raise UsageError(f"the JSON schema is nested deeper than {MAX_DEPTH} levels")
         if not isinstance(schema, dict):
             raise UsageError(f"{where} is {json.dumps(schema):.40}, where an object is needed")
         for definitions in ("$defs", "definitions"):
             self._check_each(schema.get(definitions, {}), f"{definitions} in {where}", depth)
+        if "$id" in schema and schema is not self._root:
+            raise UsageError(f"{where} has an '$id', which only the whole schema may: remove it")
         keywords = schema.keys() - NOTES
         if "$ref" in keywords:
             _allow(keywords, ("$ref",), where)
             self._refer(schema["$ref"], where)
-        elif keywords & {"anyOf", "oneOf"}:
+        elif keywords & set(CHOICES):
             self._check_choices(schema, keywords, where, depth)
-        elif keywords & {"const", "enum"}:
+        elif keywords & set(VALUES):
             _check_values(schema, keywords, where)
-        elif isinstance(schema.get("type"), list):
-            _allow(keywords, ("type",), where)
-            _require_types(schema["type"], where)
         elif keywords:
             self._check_typed(schema, keywords, where, depth)
 
     def _refer(self, reference: Any, where: str) -> None:
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            raise UsageError(
-                f"{where} refers to {reference!r:.60}; only a part of the schema, as in "
-                "'#/$defs/NAME', can be referred to"
-            )
+        pointer = pointer_of(reference, where)
         found = self._root
-        for step in unquote(reference).split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
+        for name in pointer:
             if isinstance(found, dict) and name in found:
                 found = found[name]
             elif isinstance(found, list) and name in map(str, range(len(found))):
                 found = found[int(name)]
             else:
                 raise UsageError(f"{where} refers to {reference!r:.60}, which is not there")
-        self.references[reference] = found
+        self.targets[pointer] = found
 
-    def _check_choices(
-        self, schema: dict[str, Any], keywords: set[str], where: str, depth: int
-    ) -> None:
-        keyword = "anyOf" if "anyOf" in keywords else "oneOf"
+    def _check_choices(self, schema: Schema, keywords: set[str], where: str, depth: int) -> None:
+        keyword = next(keyword for keyword in CHOICES if keyword in keywords)
         _allow(keywords, (keyword,), where)
         choices = schema[keyword]
         if not isinstance(choices, list) or not choices:
             raise UsageError(f"{keyword} in {where} must list some schemas")
         for number, choice in enumerate(choices):
             self._check(choice, f"{keyword} {number} in {where}", depth + 1)
+        if keyword == "allOf" and len(choices) > 1:
+            raise UsageError(
+                f"allOf in {where} lists several schemas, which cannot be enforced together: "
+                "make one schema of them"
+            )
         if keyword == "oneOf":
-            for (i, one), (j, two) in itertools.combinations(enumerate(choices), 2):
-                if not self._apart(one, two, _LOOK_INTO):
-                    raise UsageError(
-                        f"oneOf in {where} cannot be enforced, because a value may match both "
-                        f"{i} and {j}: use anyOf"
-                    )
+            self._exclusive.append((choices, where))
 
-    def _apart(self, one: Any, two: Any, depth: int) -> bool:
-        """Whether types, constants or required properties tell that no value matches both."""
-        one, two = self._resolved(one), self._resolved(two)
-        if not (isinstance(one, dict) and isinstance(two, dict)) or depth == 0:
-            return False
-        values = [_values(schema) for schema in (one, two)]
-        if values[0] is not None and values[1] is not None:
-            return not any(value in values[1] for value in values[0])
-        types = [_types(schema) for schema in (one, two)]
-        if types[0] is not None and types[1] is not None and not types[0] & types[1]:
-            return True
-        if types != [{"object"}, {"object"}]:
-            return False
-        required = [set(_strings(schema.get("required"))) for schema in (one, two)]
-        parts = [schema.get("properties", {}) for schema in (one, two)]
-        return any(
-            self._apart(parts[0].get(name), parts[1].get(name), depth - 1)
-            for name in required[0] & required[1]
-        )
+    def _check_typed(self, schema: Schema, keywords: set[str], where: str, depth: int) -> None:
+        types = types_of(schema)
+        _require_types(types, where)
+        # Bounds would be about any number.
+        kinds = [kind for kind in types if kind != "integer" or "number" not in types]
+        _allow(keywords, ("type", *(key for kind in kinds for key in BY_TYPE[kind])), where)
+        for each in by_type(schema):
+            if each["type"] == "object":
+                self._check_object(each, where, depth)
+            elif each["type"] == "array":
+                self._check_array(each, where, depth)
+            elif each["type"] == "string":
+                _check_string(each, where)
+            elif each["type"] == "integer":
+                _check_bounds(each, where)
 
-    def _resolved(self, schema: Any) -> Any:
-        for _ in range(_LOOK_INTO):
-            if not (isinstance(schema, dict) and "$ref" in schema):
-                break
-            self._refer(schema["$ref"], "oneOf")
-            schema = self.references[schema["$ref"]]
-        return schema
-
-    def _check_typed(
-        self, schema: dict[str, Any], keywords: set[str], where: str, depth: int
-    ) -> None:
-        kind = kind_of(schema)
-        _require_types([kind], where)
-        _allow(keywords, ("type", *BY_TYPE[kind]), where)
-        if kind == "object":
-            self._check_object(schema, where, depth)
-        elif kind == "array":
-            self._check_array(schema, keywords, where, depth)
-        elif kind == "string":
-            _check_string(schema, keywords, where)
-
-    def _check_object(self, schema: dict[str, Any], where: str, depth: int) -> None:
+    def _check_object(self, schema: Schema, where: str, depth: int) -> None:
         properties = schema.get("properties", {})
         self._check_each(properties, f"properties in {where}", depth)
         required = schema.get("required", [])
@@ -173,22 +138,27 @@ class SchemaCheck:
         if not isinstance(additional, bool):
             self._check(additional, f"additionalProperties in {where}", depth + 1)
 
-    def _check_array(
-        self, schema: dict[str, Any], keywords: set[str], where: str, depth: int
-    ) -> None:
-        if "prefixItems" in keywords:
-            _allow(keywords, ("type", "prefixItems"), where)
+    def _check_array(self, schema: Schema, where: str, depth: int) -> None:
+        _check_range(schema, "minItems", "maxItems", where)
+        if "prefixItems" in schema:
             items = schema["prefixItems"]
             if not isinstance(items, list) or not items:
                 raise UsageError(f"prefixItems in {where} must list some schemas")
             for number, item in enumerate(items):
                 self._check(item, f"item {number} in {where}", depth + 1)
-            return
-        if "items" in keywords:
+            if schema.get("items", False) is not False:
+                raise UsageError(
+                    f"{where} uses 'items' beside prefixItems, which cannot be enforced: remove it"
+                )
+            least = schema.get("minItems", 0)
+            if not least <= len(items) <= schema.get("maxItems", len(items)):
+                raise UsageError(
+                    f"minItems and maxItems in {where} exclude the {len(items)} of prefixItems"
+                )
+        elif "items" in schema:
             self._check(schema["items"], f"items in {where}", depth + 1)
-        elif keywords & {"minItems", "maxItems"}:
+        elif schema.keys() & {"minItems", "maxItems"}:
             raise UsageError(f"{where} limits the number of items but does not say what items are")
-        _check_range(schema, "minItems", "maxItems", where)
 
     def _check_each(self, schemas: Any, where: str, depth: int) -> None:
         if not isinstance(schemas, Mapping):
@@ -197,33 +167,27 @@ class SchemaCheck:
             self._check(schema, f"{name!r:.40} of {where}", depth + 1)
 
 
-def kind_of(schema: dict[str, Any]) -> Any:
-    """The type of a schema with keywords, which those for objects and arrays may imply."""
-    implied = "array" if schema.keys() & {"items", "prefixItems"} else "object"
-    return schema.get("type", implied)
-
-
-def _check_values(schema: dict[str, Any], keywords: set[str], where: str) -> None:
+def _check_values(schema: Schema, keywords: set[str], where: str) -> None:
     keyword = "const" if "const" in keywords else "enum"
     _allow(keywords, ("type", keyword), where)
-    values = _values(schema)
+    values = values_of(schema)
     if not isinstance(values, list) or not values:
         raise UsageError(f"enum in {where} must list some values")
     if "type" not in schema:
         return
-    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    types = types_of(schema)
     _require_types(types, where)
     for value in values:
-        if not any(_is(value, kind) for kind in types):
+        if not any(is_of_type(value, kind) for kind in types):
             raise UsageError(
                 f"{keyword} in {where} has {json.dumps(value):.40}, which is no "
                 f"{' or '.join(types)}"
             )
 
 
-def _check_string(schema: dict[str, Any], keywords: set[str], where: str) -> None:
-    if "format" in keywords:
-        _allow(keywords, ("type", "format"), where)
+def _check_string(schema: Schema, where: str) -> None:
+    if "format" in schema:
+        _allow(set(schema), ("type", "format"), where)
         if schema["format"] not in _FORMATS:
             raise UsageError(
                 f"{where} asks for the format {schema['format']!r:.40}; "
@@ -232,32 +196,24 @@ def _check_string(schema: dict[str, Any], keywords: set[str], where: str) -> Non
     _check_range(schema, "minLength", "maxLength", where)
 
 
-def _check_range(schema: dict[str, Any], low: str, high: str, where: str) -> None:
+def _check_bounds(schema: Schema, where: str) -> None:
+    given = [keyword for keyword in BOUNDS if keyword in schema]
+    for keyword in given:
+        if not is_of_type(schema[keyword], "number"):
+            raise UsageError(f"{keyword} in {where} must be a number")
+    least, most = bounds_of(schema)
+    if least > most:
+        raise UsageError(
+            f"{' and '.join(given)} in {where} leave no integer of up to {MAX_DIGITS} digits"
+        )
+
+
+def _check_range(schema: Schema, low: str, high: str, where: str) -> None:
     least, most = schema.get(low, 0), schema.get(high, MAX_REPEATS)
     if type(least) is not int or type(most) is not int or not 0 <= least <= most <= MAX_REPEATS:
         raise UsageError(
             f"{low} and {high} in {where} must be whole numbers in order, up to {MAX_REPEATS}"
         )
-
-
-def _values(schema: dict[str, Any]) -> Any:
-    return [schema["const"]] if "const" in schema else schema.get("enum")
-
-
-def _types(schema: dict[str, Any]) -> set[str] | None:
-    """The types that a schema admits, as far as it says so."""
-    values, given = _values(schema), schema.get("type")
-    if isinstance(values, list):
-        return {kind for value in values for kind in BY_TYPE if _is(value, kind)}
-    types = set(_strings(given if isinstance(given, list) else [given]))
-    return types | ({"integer"} if "number" in types else set()) or None
-
-
-def _is(value: Any, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    whole = not isinstance(value, float) or value.is_integer()
-    return isinstance(value, _PYTHON_TYPES[kind]) and (kind != "integer" or whole)
 
 
 def _strings(values: Any) -> list[str]:

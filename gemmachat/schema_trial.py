@@ -38,28 +38,30 @@ def convert_apart(text: str) -> str:
     home = str(Path(__file__).resolve().parents[1])
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-c", _PROGRAM, home],
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, home],
             input=text.encode(),
             capture_output=True,
             timeout=_PATIENCE_S,
             check=False,
         )
-        answer = json.loads(done.stdout or "{}")
     except UnicodeEncodeError:
         raise UsageError("the JSON schema is not valid Unicode text") from None
     except subprocess.TimeoutExpired:
         raise UsageError("the JSON schema is too complex: converting it takes too long") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise EngineError(f"the JSON schema cannot be converted: {error}") from None
-    if "grammar" in answer:
-        return str(answer["grammar"])
-    if "refused" in answer:
-        raise UsageError(str(answer["refused"]))
+    if done.returncode < 0:
+        raise UsageError(
+            "the JSON schema is too complex: converting it takes too much time or memory"
+        )
     if done.returncode > 0:
         raise EngineError(
             f"the JSON schema cannot be converted: its process ended with {done.returncode}"
         )
-    raise UsageError("the JSON schema is too complex: converting it takes too much time or memory")
+    answer = json.loads(done.stdout)
+    if "refused" in answer:
+        raise UsageError(answer["refused"])
+    return str(answer["grammar"])
 
 
 def main() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import random
+import re
 from collections.abc import Iterator
 
 import llama_cpp.llama_cpp as lib
@@ -163,7 +163,7 @@ def random_grammar(source: random.Random) -> str:
         return found + source.choice(marks)
 
     def sequence(rule: int, depth: int, *, first: bool) -> str:
-        anchor = '"%s" ' % source.choice("xyz") if first else ""
+        anchor = f'"{source.choice("xyz")}"' if first else ""
         inner = [symbol(rule, depth, first=first) for _ in range(source.randint(0, 2))]
         later = [symbol(rule, depth, first=False) for _ in range(source.randint(0, 1))]
         return " ".join([*inner, anchor, *later])
@@ -175,16 +175,23 @@ def random_grammar(source: random.Random) -> str:
     return "root ::= r0\n" + "\n".join(rules)
 
 
+def ours_reads(grammar: str) -> bool:
+    try:
+        check_grammar(grammar)
+    except UsageError as error:
+        if re.search("before any character|no text can ever", str(error)):
+            return False
+        raise
+    return True
+
+
 def test_random_grammars_allow_what_llama_cpp_allows(
     handle: EngineHandle, reference: Reference
 ) -> None:
     compared = 0
-    for seed in range(150):
+    for seed in range(60):
         grammar = random_grammar(random.Random(seed))
-        try:
-            check_grammar(grammar)
-        except UsageError as error:
-            assert "before any character" in str(error) or "no text can ever" in str(error), error
+        if not ours_reads(grammar):
             continue
         if not reference.reads(grammar):  # it takes ("a"?)* for left recursion
             continue
@@ -192,4 +199,4 @@ def test_random_grammars_allow_what_llama_cpp_allows(
         for n in range(len(tokens)):
             same_allowed(handle, reference, grammar, tokens[:n])
             compared += 1
-    assert compared > 300
+    assert compared > 120

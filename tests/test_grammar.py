@@ -185,7 +185,7 @@ def test_a_turn_cannot_end_inside_of_a_thought_before_the_grammar(
     wanted = (*((token, 60.0) for token in ends), (opening, 100.0))
     sampling = SamplingParams(seed=1, grammar='root ::= "yes"', logit_bias=wanted)
     events = ask(engine, session, sampling, n=30)
-    assert [event.token for event in events][0] == opening
+    assert events[0].token == opening
     assert len(events) == 30
     assert not {event.token for event in events} & set(ends)
     closed = SamplingParams(

@@ -3,114 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import jsonschema
 import pytest
 from embedded import TARGET
+from schemas import ENFORCED, Schema, object_of
 
 from gemmachat.bridge import EngineHandle
 from gemmachat.errors import UsageError
-from gemmachat.json_schema import to_grammar
+from gemmachat.json_schema import MAX_BYTES, any_object, to_grammar
 
 N_WALKS, N_TOKENS = 16, 400
-Schema = dict[str, Any]
-
-
-def object_of(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties, "required": list(required)}
-
-
-TREE = object_of(
-    ("name", "children"),
-    name={"enum": ["leaf", "stem"]},
-    children={"type": "array", "items": {"$ref": "#/$defs/tree_node"}, "maxItems": 2},
-)
-ENFORCED: dict[str, Schema] = {
-    "anything": {},
-    "notes": {"title": "T", "description": "d", "default": 1, "examples": [2], "type": "null"},
-    "null": {"type": "null"},
-    "boolean": {"type": "boolean"},
-    "integer": {"type": "integer"},
-    "number": {"type": "number"},
-    "string": {"type": "string"},
-    "lengths": {"type": "string", "minLength": 2, "maxLength": 5},
-    "shortest": {"type": "string", "minLength": 3},
-    "no length": {"type": "string", "maxLength": 0},
-    "types": {"type": ["integer", "null", "boolean"]},
-    "const": {"const": "a"},
-    "const of parts": {"const": {"a": [1, None, -2.5e-3, True], "": 'q"\\'}},
-    "enum": {"enum": ["a", 1, None, False, [], {}]},
-    "enum with types": {"type": ["string", "null"], "enum": ["a", None]},
-    "enum with type": {"type": "integer", "enum": [1, 2.0]},
-    "quotes": {"enum": ['a"b', "a\\b", '\\"', '" | root ::= "x', "[a]", "a-b"]},
-    "control characters": {"enum": ["a\nb", "\t", "\x00", "\x1f", "\x7f", "\r"]},
-    "unicode": {"enum": ["é", "你好", "😀", "\u2028", "\ufeff", "<|turn>"]},
-    "object": {"type": "object"},
-    "closed": object_of(),
-    "properties": object_of(("a", "c"), a={"type": "null"}, b={"const": 1}, c={"const": 2}),
-    "optional": object_of((), a={"const": 1}, b={"const": 2}, c={"const": 3}),
-    "additional": {"type": "object", "additionalProperties": {"type": "integer"}},
-    "any additional": {"type": "object", "additionalProperties": True},
-    "none additional": {**object_of(("a",), a={"const": 1}), "additionalProperties": False},
-    "no type": {"properties": {"a": {"const": 1}}, "required": ["a"]},
-    "array": {"type": "array"},
-    "items": {"type": "array", "items": {"type": "null"}},
-    "any items": {"items": {}, "minItems": 1},
-    "item numbers": {"type": "array", "items": {"type": "null"}, "minItems": 2, "maxItems": 4},
-    "no items": {"type": "array", "items": {"type": "null"}, "maxItems": 0},
-    "many items": {"type": "array", "items": {"const": 1}, "minItems": 30},
-    "tuple": {"type": "array", "prefixItems": [{"const": 1}, {"type": "boolean"}]},
-    "any of": {"anyOf": [{"type": "null"}, {"type": "integer"}, {"type": "number"}]},
-    "one of": {"oneOf": [{"type": "null"}, {"type": "integer"}, {"const": "a"}]},
-    "one of tagged": {
-        "oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}],
-        "discriminator": {"propertyName": "kind"},
-        "$defs": {
-            "cat": object_of(("kind",), kind={"const": "cat"}, lives={"type": "integer"}),
-            "dog": object_of(("kind",), kind={"enum": ["dog", "hound"]}, lives={"type": "null"}),
-        },
-    },
-    "recursive": {"$ref": "#/$defs/tree_node", "$defs": {"tree_node": TREE}},
-    "reference": object_of(("a",), a={"const": 1}, b={"$ref": "#/properties/a"}),
-    "chained": {"$ref": "#/$defs/b", "$defs": {"b": {"$ref": "#/$defs/c"}, "c": {"const": 3}}},
-    "escaped": {"$ref": "#/$defs/a~1b~0c%20d", "$defs": {"a/b~c d": {"const": 3}}},
-    "by number": {"anyOf": [{"const": 1}, {"items": {"$ref": "#/anyOf/0"}, "type": "array"}]},
-    # Names that the converter's own rules have too, or would be given.
-    "name of a type": {
-        "$defs": {"string": {"type": "integer"}, "root": {"const": 1}, "value": {"const": 2}},
-        **object_of(
-            ("a", "b", "c", "d"),
-            a={"type": "string", "maxLength": 2},
-            b={"$ref": "#/$defs/string"},
-            c={"$ref": "#/$defs/root"},
-            d={"$ref": "#/$defs/value"},
-        ),
-    },
-    "name of a property": {
-        "$defs": {"foo": object_of(("x",), x={"const": 1})},
-        **object_of(
-            ("foo", "bar"),
-            foo=object_of(("y",), y={"const": 2}),
-            bar={"$ref": "#/$defs/foo"},
-        ),
-    },
-    "same name twice": {
-        "$defs": {"a": {"const": 1}},
-        "definitions": {"a": {"const": 2}},
-        "prefixItems": [{"$ref": "#/$defs/a"}, {"$ref": "#/definitions/a"}],
-    },
-    "odd keys": {
-        "type": "object",
-        "properties": {
-            key: {"const": number}
-            for number, key in enumerate(["", 'q"k', "b\\s", "n\nl", "é", "ü", "😀", "$ref", "a-b"])
-        },
-        "required": ["", 'q"k', "b\\s", "n\nl", "é", "ü", "😀", "$ref", "a-b"],
-    },
-}
 FORMATS = {
     "date": r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$",
     "time": r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{3})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$",
@@ -152,6 +58,8 @@ def test_every_choice_can_be_reached(handle: EngineHandle) -> None:
         ({"enum": ["a", "b", 'c"', "d\\", 5]}, 5),
         ({"anyOf": [{"const": 1}, {"const": 2}, {"type": "null"}]}, 3),
         (object_of((), a={"const": 1}, b={"const": 2}), 4),
+        (object_of(("c",), a={"const": 1}, b={"const": 2}, c={"const": 3}, d={"const": 4}), 8),
+        ({"type": "integer", "minimum": -2, "maximum": 7}, 10),
         ({"type": "array", "items": {"const": 1}, "maxItems": 2}, 3),
         ({"type": ["boolean", "null"]}, 3),
     ):
@@ -162,6 +70,35 @@ def test_every_choice_can_be_reached(handle: EngineHandle) -> None:
 def test_characters_beyond_ascii_stand_for_themselves(handle: EngineHandle) -> None:
     grammar = to_grammar(json.dumps({"const": "Grüße 你好 😀"}))
     assert set(texts(handle, grammar)) == {'"Grüße 你好 😀"'}
+
+
+def test_properties_keep_the_order_of_the_schema(handle: EngineHandle) -> None:
+    schema = object_of(("b", "d"), c={"const": 0}, b={"const": 0}, a={"const": 0}, d={"const": 0})
+    for text in texts(handle, to_grammar(json.dumps(schema)), 40):
+        assert list(json.loads(text)) in ([*"bd"], [*"cbd"], [*"bad"], [*"cbad"])
+
+
+def test_escaped_characters_are_counted_and_never_half(handle: EngineHandle) -> None:
+    """Beyond U+FFFF two escapes, a high and a low surrogate, are one character."""
+    grammar = to_grammar(json.dumps({"type": "string", "minLength": 40, "maxLength": 40}))
+    escaped, count = re.subn(r'(?m)^char ::= .* \| "u"', r'char ::= "\\\\" ("u"', grammar)
+    assert count == 1
+    found = "".join(map(json.loads, texts(handle, escaped, 20)))
+    assert len(found) % 40 == 0
+    assert len(found.encode()) > len(found)
+    assert any(character > "\uffff" for character in found)
+    assert any("\ud000" <= character < "\ud800" for character in found)
+    assert not any("\ud800" <= character < "\ue000" for character in found)
+
+
+def test_numbers_are_finite_in_double_precision(handle: EngineHandle) -> None:
+    numbers = [json.loads(text) for text in texts(handle, to_grammar('{"type": "number"}'), 200)]
+    assert all(math.isfinite(number) for number in numbers)
+    assert any(isinstance(number, float) and abs(number) > 1e30 for number in numbers)
+
+
+def test_any_object_is_the_grammar_of_its_schema() -> None:
+    assert any_object() == to_grammar('{"type": "object"}')
 
 
 def nested(depth: int) -> Schema:
@@ -179,7 +116,51 @@ def test_nesting_has_a_limit(handle: EngineHandle) -> None:
     refuse_text("[" * 100_000, "nested|recursion")
     chain = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(3000)}
     chain["d3000"] = {"const": 1}
-    refuse({"$ref": "#/$defs/d0", "$defs": chain}, "nested too deeply")
+    assert "root ::= " in to_grammar(json.dumps({"$ref": "#/$defs/d0", "$defs": chain}))
+
+
+def test_large_schemas_pass() -> None:
+    names = [f"property number {i}" for i in range(300)]
+    for schema in (
+        {"enum": [f"value number {i}" for i in range(1500)]},
+        object_of((), **{name: {"type": "string", "maxLength": 1000} for name in names}),
+        object_of(tuple(names), **{name: nested(5) for name in names}),
+        nested(60),
+    ):
+        grammar = to_grammar(json.dumps(schema))
+        assert len(grammar) < 4 * len(json.dumps(schema)) + 2000, "it grows as the schema does"
+
+
+def test_a_grammar_has_a_largest_size() -> None:
+    schema = {"enum": ["x" * 1000 + str(i) for i in range(1020)]}
+    assert len(to_grammar(json.dumps(schema))) < MAX_BYTES
+    schema = {"enum": ["x" * 1000 + str(i) for i in range(1060)]}
+    refuse(schema, "too complex: its grammar is larger than 1024 KiB")
+    refuse({"properties": {str(i): {} for i in range(20_000)}}, "larger than 1024 KiB")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"$ref": "#"}, "'#' refers to itself with nothing in between"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "'#/.defs/a' refers to"),
+        ({"anyOf": [{"type": "null"}, {"$ref": "#"}]}, "'#' refers to itself"),
+        (
+            {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"oneOf": [{"$ref": "#"}]}}},
+            "refers to itself",
+        ),
+        (object_of(("a",), a={"$ref": "#"}), "'#' has no finite value"),
+        ({"prefixItems": [{"$ref": "#"}, {}]}, "'#' has no finite value"),
+        ({"items": {"$ref": "#"}, "minItems": 1}, "'#' has no finite value"),
+        (
+            object_of((), a={"$ref": "#/properties/b"}, b={"prefixItems": [{"$ref": "#"}] * 2})
+            | {"required": ["b"]},
+            "has no finite value, because it always holds itself again",
+        ),
+    ],
+)
+def test_recursion_without_an_end_is_refused(schema: object, said: str) -> None:
+    refuse(schema, said)
 
 
 def refuse_text(text: str, said: str) -> None:
@@ -195,11 +176,18 @@ def refuse(schema: object, *said: str) -> None:
 
 
 UNSUPPORTED = (
-    *("pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    *("uniqueItems", "contains", "minContains", "maxContains", "additionalItems"),
+    *(
+        "pattern",
+        "multipleOf",
+        "uniqueItems",
+        "contains",
+        "minContains",
+        "maxContains",
+        "additionalItems",
+    ),
     *("patternProperties", "propertyNames", "minProperties", "maxProperties", "dependencies"),
     *("dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"),
-    *("allOf", "not", "if", "then", "else", "contentEncoding", "contentMediaType", "$dynamicRef"),
+    *("not", "if", "then", "else", "contentEncoding", "contentMediaType", "$dynamicRef"),
     *("$anchor", "$recursiveRef", "nullable", "frobnicate"),
 )
 
@@ -229,7 +217,17 @@ def test_what_cannot_be_enforced_is_refused_by_name_and_place(keyword: str) -> N
         ({"type": None}, "unknown type None"),
         ({"type": []}, "type in the schema lists no type"),
         ({"type": ["string", []]}, "unknown type"),
-        ({"type": ["string", "null"], "minLength": 1}, "'minLength' beside type"),
+        ({"type": ["integer", "null"], "minLength": 1}, "'minLength'"),
+        ({"type": ["string", "null"], "minLength": -1}, "minLength and maxLength in the schema"),
+        ({"type": "number", "minimum": 0}, "'minimum' beside type"),
+        ({"type": ["integer", "number"], "maximum": 0}, "'maximum' beside type"),
+        ({"type": "string", "exclusiveMaximum": 0}, "'exclusiveMaximum'"),
+        ({"type": "integer", "minimum": "0"}, "minimum in the schema must be a number"),
+        ({"type": "integer", "minimum": 0, "exclusiveMinimum": True}, "exclusiveMinimum in the"),
+        ({"type": "integer", "minimum": 3, "exclusiveMaximum": 3}, "leave no integer of up to 16"),
+        ({"type": "integer", "exclusiveMinimum": 0.1, "maximum": 0.9}, "leave no integer"),
+        ({"type": "integer", "minimum": 10**16}, "minimum in the schema leave no integer"),
+        ({"type": "integer", "const": 1, "minimum": 0}, "'minimum'"),
         ({"type": "string", "items": {}}, "'items'"),
         ({"minLength": 1}, "'minLength'"),
         ({"format": "date"}, "'format'"),
@@ -247,6 +245,9 @@ def test_what_cannot_be_enforced_is_refused_by_name_and_place(keyword: str) -> N
         ({"prefixItems": []}, "prefixItems in the schema must list"),
         ({"prefixItems": {}}, "prefixItems in the schema must list"),
         ({"prefixItems": [{}], "items": {}}, "'items' beside prefixItems"),
+        ({"prefixItems": [{}], "minItems": 2}, "exclude the 1 of prefixItems"),
+        ({"prefixItems": [{}, {}], "maxItems": 1}, "exclude the 2 of prefixItems"),
+        ({"prefixItems": [{}], "maxItems": -1}, "minItems and maxItems in the schema must"),
         ({"required": ["a"], "properties": {}}, "required in the schema must list names"),
         ({"required": "a", "properties": {"a": {}}}, "required in the schema must list names"),
         ({"required": [[]], "properties": {"a": {}}}, "required in the schema must list names"),
@@ -269,13 +270,29 @@ def test_what_cannot_be_enforced_is_refused_by_name_and_place(keyword: str) -> N
         ({"oneOf": [{}, {"const": 1}]}, "match both"),
         ({"oneOf": [{"properties": {}}, {"type": "string"}]}, "match both"),
         ({"oneOf": [object_of((), a={}), object_of((), b={})]}, "match both"),
-        ({"$ref": "#"}, "refers to '#'; only a part of the schema"),
-        ({"$ref": "https://example.org/s.json"}, "only a part of the schema"),
+        ({"allOf": []}, "allOf in the schema must list some schemas"),
+        ({"allOf": [{"type": "null"}] * 2}, "allOf in the schema lists several schemas"),
+        ({"allOf": [{}], "anyOf": [{}]}, "'allOf' beside anyOf"),
+        ({"properties": {"a": {"$id": "b"}}}, "'a' of properties in the schema has an '.id'"),
+        ({"$ref": "https://example.org/s.json"}, "only the schema itself, '#', or a part of it"),
         ({"$ref": 5}, "refers to 5"),
         ({"$ref": "#/$defs/no"}, "refers to '#/\\$defs/no', which is not there"),
         ({"$ref": "#/anyOf/7"}, "which is not there"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {}}, "type": "null"}, r"'type' beside \$ref"),
         ({"$ref": "#/title", "title": "T"}, "'#/title' is \"T\", where an object is needed"),
+        ({"oneOf": [{"$ref": "#/default"}, {}], "default": {"enum": 5}}, "enum in '#/default'"),
+        ({"oneOf": [{"$ref": "#/examples/0"}, {}], "examples": [5]}, "'#/examples/0' is 5"),
+        (
+            {"oneOf": [{"$ref": "#/default"}, {"const": 1}], "default": {"type": {"a": 1}}},
+            "'#/default' has the unknown type",
+        ),
+        (
+            {
+                "oneOf": [{"$ref": "#/default"}, object_of(("a",), a={"const": 1})],
+                "default": {"type": "object", "properties": [1], "required": ["a"]},
+            },
+            "properties in '#/default' must be an object",
+        ),
         ({"$ref": "#/default", "default": {"type": "string", "pattern": "a"}}, "'pattern'"),
     ],
 )
@@ -284,7 +301,11 @@ def test_what_makes_no_sense_is_refused(schema: object, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "nonsense", "{'a': 1}", '{"const": NaN}', '{"const": 1e999}', '"\\ud800"']
+    "text",
+    [
+        *("", "{", "nonsense", "{'a': 1}", '{"const": NaN}', '{"const": 1e999}', '"\\ud800"'),
+        *('{"type": "null", "type": "null"}', '{"$defs": {"a": {}, "\\u0061": {}}}'),
+    ],
 )
 def test_text_that_is_no_json_is_refused(text: str) -> None:
     refuse_text(text, "the JSON schema is not JSON: ")
