@@ -248,14 +248,15 @@ def _check_bias_exists(sampling: SamplingParams, model: ResolvedModel) -> None:
             )
 
 
-def _grammar(schema: Path | None, any_object: bool, grammar: Path | None) -> str | None:
-    given = [schema is not None, any_object, grammar is not None]
+def _grammar(schema: Path | None, json_object: bool, grammar: Path | None) -> str | None:
+    given = [schema is not None, json_object, grammar is not None]
     if sum(given) > 1:
         raise UsageError("give only one of --json-schema, --json-object and --grammar")
     if not any(given):
         return None
-    from gemmachat.grammar import any_json_object, read_grammar, read_schema
+    from gemmachat.grammar import read_grammar, read_schema
+    from gemmachat.json_schema import any_object
 
     if schema is not None:
         return read_schema(Path(os.path.expanduser(schema)))
-    return any_json_object() if grammar is None else read_grammar(Path(os.path.expanduser(grammar)))
+    return any_object() if grammar is None else read_grammar(Path(os.path.expanduser(grammar)))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from gemmachat.bridge import check_grammar
 from gemmachat.errors import NotFoundError, UsageError
-from gemmachat.json_schema import to_grammar
 from gemmachat.schema_trial import convert_apart
 
 MAX_BYTES = 256 * 1024
@@ -32,11 +31,6 @@ def schema_grammar(text: str) -> str:
     except UsageError as error:
         raise UsageError(f"the JSON schema cannot be used: {error}") from None
     return grammar
-
-
-def any_json_object() -> str:
-    """The grammar of any JSON object."""
-    return to_grammar('{"type": "object"}')
 
 
 def _read(path: Path, what: str) -> str:

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gemmachat.grammar import any_json_object, schema_grammar
+from gemmachat.grammar import schema_grammar
+from gemmachat.json_schema import any_object
 from gemmachat.parse import without_thoughts
 from gemmachat.sampling import SamplingParams
 
@@ -117,7 +118,7 @@ def check_constrained(examiner: Examiner, prompts: tuple[str, ...]) -> Constrain
 @cache
 def _kinds() -> tuple[tuple[str, str, Callable[[bytes], bool]], ...]:
     return (
-        ("any JSON object", any_json_object(), _is_object),
+        ("any JSON object", any_object(), _is_object),
         ("a schema", schema_grammar(json.dumps(SCHEMA)), _follows_schema),
     )
 
