@@ -166,18 +166,18 @@ def test_bad_stop_strings_are_refused(command: Command, stops: list[str], said: 
 BAD_FILES = {
     "--grammar": {
         "": "is empty",
-        "root ::= nope": "Undefined rule identifier 'nope'",
-        'root ::= root "a" | "b"': "left recursion",
-        "root ::= " + "(" * 20_000: "too complex",
-        r"root ::= [^\x00-\U0010FFFF]": "comes to a place where no text is allowed",
+        "root ::= nope": 'has no rule named "nope"',
+        'root ::= root "a" | "b"': "comes to itself again before any character",
+        "root ::= " + "(" * 20_000: "more than 100 parentheses",
+        r"root ::= [^\x00-\U0010FFFF]": "line 1: a [...] without any character",
     },
     "--json-schema": {
         "": "is empty",
         "{": "the JSON schema is not JSON",
         "[]": "the schema is [], where an object is needed",
         '{"type": "string", "pattern": "a"}': "the schema uses 'pattern', which cannot be enforced",
-        '{"properties": {"a": {"type": "integer", "minimum": 0}}}': (
-            "'a' of properties in the schema uses 'minimum'"
+        '{"properties": {"a": {"type": "integer", "multipleOf": 2}}}': (
+            "'a' of properties in the schema uses 'multipleOf'"
         ),
     },
 }
