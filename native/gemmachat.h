@@ -176,7 +176,7 @@ typedef struct gc_inspection {
     int64_t n_cached;      // of them, in the KV cache: all but the last
     int64_t position_max;  // largest position that llama.cpp's memory holds, -1 if empty
     uint64_t state_bytes;  // size of the sequence's state in llama.cpp: grows with every cell
-    bool has_hidden;  // the hidden row that produced the last token is known: it can be drafted
+    bool has_hidden;       // the hidden row that produced the last token is known
     uint64_t hidden_hash;  // of that row, 0 if unknown
 } gc_inspection;
 
@@ -191,6 +191,7 @@ GC_API gc_status gc_session_sync(gc_session *session, const int32_t *tokens, int
 GC_API gc_status gc_session_set_sampling(gc_session *session, const gc_sampling *sampling);
 // One round: drafts up to n_draft tokens (-1: three, or none while that does not pay), verifies
 // them in one target pass and appends 1 to n_draft + 1 tokens to the timeline, at most max_tokens.
+// Nothing is drafted in the first round after gc_session_sync where prefill leaves layers out.
 // out needs GC_MAX_WIDTH places. When it fails or is cancelled the timeline is what it was.
 GC_API gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_tokens,
                                  gc_token *out, int32_t *n_out);
