@@ -2,8 +2,8 @@
 
     python benchmarks/prefill.py [TARGET.gguf] [--tokens 400 512] [--repeats N]
 
-Random tokens, a session each, emptied before every run; the sessions take turns (A B A B) after one
-run that does not count. Prints the medians of prefill and of the time to the first token.
+Random tokens, a session for each side, emptied before every run; the sessions take turns (A B A B)
+after one run that does not count. Prints the medians of prefill and of the time to the first token.
 """
 
 from __future__ import annotations
