@@ -119,6 +119,30 @@ class EngineHandle:
         with self._life:
             return int(lib.gc_context_length(self.pointer))
 
+    def skipped_layers(self) -> range:
+        """The layers that prefill leaves out; none where every layer owns keys and values."""
+        lib = library()
+        with self._life:
+            return range(lib.gc_first_skipped_layer(self.pointer), lib.gc_layer_count(self.pointer))
+
+    def node_rows(self, tokens: Sequence[int], node: str, n_floats: int) -> list[float] | None:
+        """What a pass over `tokens` has in a node of llama.cpp's graph; None if there is none."""
+        rows, found = (ctypes.c_float * n_floats)(), ctypes.c_bool()
+        ids = _int32_array(tokens)
+        with self._life:
+            _check(
+                library().gc_node_rows(
+                    self.pointer,
+                    ids,
+                    len(ids),
+                    node.encode(),
+                    rows,
+                    n_floats,
+                    ctypes.byref(found),
+                )
+            )
+        return list(rows) if found.value else None
+
     def chat_template(self) -> str | None:
         """The target's chat template, if its file has one."""
         lib = library()
@@ -334,6 +358,13 @@ class SessionHandle:
         with self._call:
             _check(lib.gc_session_inspect(self.pointer, ctypes.byref(inspection)))
         return inspection
+
+    def kv_hash(self) -> int:
+        """A fingerprint of the sequence's state in llama.cpp: keys, values, positions."""
+        value = ctypes.c_uint64()
+        with self._call:
+            _check(library().gc_session_kv_hash(self.pointer, ctypes.byref(value)))
+        return value.value
 
     def probe(self, width: int) -> ctypes.Array[ctypes.c_float]:
         """Logits after the timeline, float32 of vocab_size, from a pass of the given width."""

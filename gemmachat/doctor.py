@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gemmachat import native
-from gemmachat.catalog import DEFAULT_MODEL, resolve
-from gemmachat.engine import default_threads
+from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, resolve
+from gemmachat.engine import Engine, default_threads
 from gemmachat.errors import EngineError, GemmachatError
 from gemmachat.gguf_info import check_pair, read_header
+from gemmachat.sampling import SamplingParams
 
 _LIBRARY = re.compile(r"(lib(?:llama|ggml|gemmachat)[a-z0-9-]*)\.(?:so|dylib)")
 _MAPS = Path("/proc/self/maps")
@@ -40,11 +41,12 @@ class Report:
         try:
             self.facts.update(action())
         except GemmachatError as error:
-            self.problems.append(str(error))
+            if str(error) not in self.problems:
+                self.problems.append(str(error))
 
 
 def examine() -> Report:
-    """Look at everything that a chat would need. Loads the native library, but no model."""
+    """Look at everything that a chat would need. Of models only the embedded pair is loaded."""
     report = Report()
     report.facts.update(
         gemmachat=_version("gemmachat"),
@@ -92,7 +94,18 @@ def _embedded_pair() -> dict[str, object]:
     model = resolve(DEFAULT_MODEL)
     drafter = read_header(model.drafter) if model.drafter else None
     check_pair(read_header(model.target), drafter)
-    return {"embedded_pair": [str(model.target), str(model.drafter)]}
+    return {
+        "embedded_pair": [str(model.target), str(model.drafter)],
+        "early_exit": _early_exit(model),
+    }
+
+
+def _early_exit(model: ResolvedModel) -> str:
+    """Whether llama.cpp's graph has the node after which prefill ends its passes."""
+    prompt = [0, 0, 0]
+    with Engine.load(model.target, threads=1) as engine, engine.session(n_ctx=16) as session:
+        list(session.generate(prompt, SamplingParams(temperature=0.0), max_tokens=1))
+        return session.stats().early_exit
 
 
 def _version(package: str) -> str | None:

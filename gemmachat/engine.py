@@ -24,6 +24,8 @@ from gemmachat.errors import ContextFullError, DamagedFileError, EngineError, Us
 from gemmachat.gguf_info import check_pair, read_header, suppressed_tokens
 from gemmachat.logprobs import TokenLogprobs
 from gemmachat.native_structs import (
+    FLASH_ATTENTION,
+    KV_TYPES,
     MAX_DRAFT,
     Inspection,
     NativeSampling,
@@ -32,10 +34,11 @@ from gemmachat.native_structs import (
 )
 from gemmachat.sampling import MAX_SEED, SamplingParams, whole_number
 from gemmachat.sanitize import Utf8Stream
-from gemmachat.stats import Stats, measure
+from gemmachat.stats import Stats, describe_early_exit, measure
 from gemmachat.vocab import ModelVocab, Vocab, find_control
 
 DraftPolicy = Literal["auto", "off"] | int
+KvType = Literal["f16", "q8_0"]
 FinishReason = Literal["stop", "length", "context", "cancelled"]
 
 DEFAULT_CONTEXT = 4096
@@ -78,6 +81,8 @@ class Engine:
         self.model_name = target.stem
         self.context_length = handle.context_length()
         self.chat_template = handle.chat_template()
+        self.skipped_layers = handle.skipped_layers()
+        """Layers that prefill leaves out, as they own no keys and values."""
         self.has_drafter = has_drafter
         self.suppressed = suppressed
         """Tokens that the model's file says must never be drawn."""
@@ -124,13 +129,19 @@ class Engine:
         *,
         n_ctx: int | None = None,
         exact: bool = False,
+        kv_type: KvType = "f16",
+        flash_attention: bool | None = None,
+        no_early_exit: bool = False,
         trace_logits: bool = False,
     ) -> Session:
         """Open a timeline of at most `n_ctx` tokens (default 4096, or what the model knows).
 
         With `exact`, every pass after prefill has one width, so that greedy output on CPU is the
-        same bit for bit whatever is drafted. `trace_logits` keeps a hash of each token's logits.
-        Raises `UsageError` or `MemoryLimitError`.
+        same bit for bit whatever is drafted. Keys and values are kept as `kv_type`; "q8_0" takes
+        about half the memory of "f16" and needs flash attention, which None uses where llama.cpp
+        supports it. `no_early_exit` has prefill compute every layer, for comparison.
+        `trace_logits` keeps a hash of each token's logits. Raises `UsageError` or
+        `MemoryLimitError`.
         """
         if n_ctx is None:
             n_ctx = min(DEFAULT_CONTEXT, self.context_length)
@@ -140,13 +151,21 @@ class Engine:
                 f"the context must be between 1 and {self.context_length} tokens "
                 f"(what {self.model_name} was trained for), not {n_ctx}"
             )
+        if kv_type not in KV_TYPES:
+            raise UsageError(f"kv_type must be one of {', '.join(KV_TYPES)}, not {kv_type}")
+        if kv_type != "f16" and flash_attention is False:
+            raise UsageError(f"keys and values as {kv_type} need flash attention")
         params = SessionParams(
             n_ctx=n_ctx,
             n_threads=self._threads,
+            kv_type=KV_TYPES[kv_type],
+            flash_attention=FLASH_ATTENTION[flash_attention],
             exact=exact,
+            no_early_exit=no_early_exit,
             trace_logits=trace_logits,
         )
-        return Session(self, bridge.SessionHandle(self._handle, params), n_ctx)
+        handle = bridge.SessionHandle(self._handle, params)
+        return Session(self, handle, n_ctx, early_exit=not no_early_exit)
 
     def close(self) -> None:
         """Free the models and every session that is still open."""
@@ -167,13 +186,16 @@ class Engine:
 class Session:
     """One timeline of tokens on an engine. Open it with `Engine.session`."""
 
-    def __init__(self, engine: Engine, handle: bridge.SessionHandle, n_ctx: int) -> None:
+    def __init__(
+        self, engine: Engine, handle: bridge.SessionHandle, n_ctx: int, *, early_exit: bool
+    ) -> None:
         self._engine = engine
         self._handle = handle
         self._vocab = engine.vocab
         self._answers = 0  # how many have been asked for
         self._stats = Stats()
         self._thought = _thought_marks(engine.vocab)
+        self._early_exit = early_exit
         self.n_ctx = n_ctx
 
     def generate(
@@ -267,6 +289,9 @@ class Session:
                     started=started,
                     first_round=first_round,
                     draft_policy=_describe(n_draft, native),
+                    early_exit=describe_early_exit(
+                        native, self._engine.skipped_layers, enabled=self._early_exit
+                    ),
                 )
 
     def _logprobs(self, index: int, n: int) -> TokenLogprobs | None:

@@ -22,7 +22,7 @@ from gemmachat.native_structs import (
     SessionParams,
 )
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
@@ -42,6 +42,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "gc_engine_free": (None, [_handle]),
     "gc_vocab_size": (_int32, [_handle]),
     "gc_context_length": (_int32, [_handle]),
+    "gc_layer_count": (_int32, [_handle]),
+    "gc_first_skipped_layer": (_int32, [_handle]),
     "gc_chat_template": (ctypes.c_char_p, [_handle]),
     "gc_control_token": (_int32, [_handle, ctypes.c_char_p]),
     "gc_tokenize": (_status, [_handle, ctypes.c_char_p, _int32, _int32s, _int32, _int32s]),
@@ -77,6 +79,19 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "gc_session_stats": (None, [_handle, ctypes.POINTER(NativeStats)]),
     "gc_session_inspect": (_status, [_handle, ctypes.POINTER(Inspection)]),
+    "gc_session_kv_hash": (_status, [_handle, ctypes.POINTER(ctypes.c_uint64)]),
+    "gc_node_rows": (
+        _status,
+        [
+            _handle,
+            _int32s,
+            _int32,
+            ctypes.c_char_p,
+            _floats,
+            ctypes.c_int64,
+            ctypes.POINTER(ctypes.c_bool),
+        ],
+    ),
     "gc_session_distribution": (
         _status,
         [_handle, _int32s, _int32, _int32s, _doubles, _int32, _int32s],

@@ -14,6 +14,8 @@ from gemmachat.sampling import SamplingParams
 
 MAX_DRAFT = 7
 MAX_WIDTH = MAX_DRAFT + 1
+KV_TYPES = {"f16": 0, "q8_0": 1}
+FLASH_ATTENTION = {None: 0, False: 1, True: 2}
 SMALLEST_FLOAT32 = 1.2e-38  # of full precision
 
 
@@ -23,10 +25,14 @@ class SessionParams(ctypes.Structure):
     _fields_ = (
         ("n_ctx", ctypes.c_int32),
         ("n_threads", ctypes.c_int32),
+        ("kv_type", ctypes.c_int32),
+        ("flash_attention", ctypes.c_int32),
         ("exact", ctypes.c_bool),
         ("token_wise", ctypes.c_bool),
         ("trace_logits", ctypes.c_bool),
         ("trace_acceptance", ctypes.c_bool),
+        ("no_early_exit", ctypes.c_bool),
+        ("exit_node", ctypes.c_char_p),
     )
 
 
@@ -125,6 +131,7 @@ class NativeStats(ctypes.Structure):
     _fields_ = (
         ("cached_tokens", ctypes.c_int64),
         ("prefilled_tokens", ctypes.c_int64),
+        ("exited_tokens", ctypes.c_int64),
         ("rounds", ctypes.c_int64),
         ("parked_rounds", ctypes.c_int64),
         ("drafted", ctypes.c_int64),
@@ -141,6 +148,7 @@ class NativeStats(ctypes.Structure):
 
     cached_tokens: int
     prefilled_tokens: int
+    exited_tokens: int
     rounds: int
     parked_rounds: int
     drafted: int

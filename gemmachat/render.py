@@ -244,6 +244,7 @@ def stats_lines(stats: Stats, agreement: str) -> list[str]:
         f"prompt {stats.prompt_tokens} tokens ({stats.cached_tokens} cached, {prefilled} read at "
         f"{stats.prefill_tps:.1f}/s), answer {stats.completion_tokens} tokens at "
         f"{stats.decode_tps:.1f}/s",
+        f"early exit: {stats.early_exit}",
     ]
     if stats.drafted:
         positions = " ".join(f"{share:.0%}" for share in stats.accepted_by_position)

@@ -39,6 +39,11 @@ class Stats:
     verify_s: float = 0.0
     sample_s: float = 0.0
     draft_policy: str = "off"
+    exited_tokens: int = 0
+    """Of the computed prompt tokens, those for which the layers without keys and values of their
+    own were left out."""
+    early_exit: str = "not applicable"
+    """Whether and how prefill left out layers."""
 
     def as_dict(self) -> dict[str, object]:
         """The figures by name, as `--json` prints them."""
@@ -53,6 +58,7 @@ def measure(
     started: float,
     first_round: tuple[float, int] | None,
     draft_policy: str,
+    early_exit: str,
 ) -> Stats:
     """Put the native counters and the clock readings (`time.perf_counter`) together.
 
@@ -80,7 +86,20 @@ def measure(
         verify_s=native.verify_s,
         sample_s=native.sample_s,
         draft_policy=draft_policy,
+        exited_tokens=native.exited_tokens,
+        early_exit=early_exit,
     )
+
+
+def describe_early_exit(native: NativeStats, skipped: range, *, enabled: bool) -> str:
+    """What became of the layers that prefill may leave out."""
+    if not skipped:
+        return "not applicable"
+    if not enabled:
+        return "off"
+    if native.exited_tokens < native.prefilled_tokens:
+        return "node not seen: full prefill"
+    return f"on, layers {skipped[0]}-{skipped[-1]} skipped in prefill"
 
 
 def _ratio(part: float, whole: float) -> float:

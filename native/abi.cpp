@@ -80,6 +80,12 @@ int32_t gc_context_length(const gc_engine *engine) {
     return llama_model_n_ctx_train(engine->impl->target());
 }
 
+int32_t gc_layer_count(const gc_engine *engine) { return engine->impl->n_layers(); }
+
+int32_t gc_first_skipped_layer(const gc_engine *engine) {
+    return engine->impl->first_skipped_layer();
+}
+
 const char *gc_chat_template(const gc_engine *engine) {
     return llama_model_chat_template(engine->impl->target(), nullptr);
 }
@@ -159,6 +165,13 @@ gc_status gc_session_new(gc_engine *engine, const gc_session_params *params, gc_
         gc::require(params->n_ctx <= INT32_MAX - GC_MAX_WIDTH, "n_ctx is too large");
         gc::require(params->n_threads >= 1 && params->n_threads <= GGML_MAX_N_THREADS,
                     "n_threads is out of range");
+        gc::require(params->kv_type == GC_KV_F16 || params->kv_type == GC_KV_Q8_0,
+                    "kv_type is unknown");
+        gc::require(
+            params->flash_attention >= GC_FLASH_AUTO && params->flash_attention <= GC_FLASH_ON,
+            "flash_attention is unknown");
+        gc::require(params->kv_type == GC_KV_F16 || params->flash_attention != GC_FLASH_OFF,
+                    "keys and values as Q8_0 need flash attention");
         *session = new gc_session{gc::Session(engine->impl, *params)};
     });
 }
@@ -229,6 +242,37 @@ void gc_session_stats(const gc_session *session, gc_stats *stats) {
 
 gc_status gc_session_inspect(const gc_session *session, gc_inspection *inspection) {
     return gc::guarded([&] { *inspection = session->impl.inspect(); });
+}
+
+gc_status gc_session_kv_hash(const gc_session *session, uint64_t *hash) {
+    return gc::guarded([&] { *hash = session->impl.kv_hash(); });
+}
+
+gc_status gc_node_rows(const gc_engine *engine, const int32_t *tokens, int32_t n_tokens,
+                       const char *node, float *rows, int64_t n_floats, bool *found) {
+    return gc::guarded([&] {
+        gc::require(tokens != nullptr && n_tokens >= 1, "tokens are needed");
+        gc::require(node != nullptr && rows != nullptr && n_floats >= 1, "a node is needed");
+        gc::GraphExit exit(node);
+        gc::Cancel cancel;
+        gc::ContextOptions options = {};
+        options.n_cells = options.n_batch = static_cast<uint32_t>(n_tokens);
+        options.n_outputs = 1;
+        options.n_threads = 1;
+        options.kv_type = GGML_TYPE_F16;
+        options.flash_attention = LLAMA_FLASH_ATTN_TYPE_AUTO;
+        options.cancel = &cancel;
+        options.exit = &exit;
+        const gc::ContextPtr context =
+            gc::make_context(engine->impl->target(), options, /*ctx_other=*/nullptr);
+        gc::Batch batch(n_tokens, 0);
+        for (int32_t i = 0; i < n_tokens; ++i) {
+            batch.add(tokens[i], i, i == n_tokens - 1);
+        }
+        const gc::GraphExit::Armed armed(exit, rows, static_cast<size_t>(n_floats));
+        batch.decode(context.get());
+        *found = exit.copied();
+    });
 }
 
 gc_status gc_session_distribution(gc_session *session, const int32_t *path, int32_t n_path,

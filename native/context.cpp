@@ -64,10 +64,17 @@ ContextPtr make_context(llama_model *model, const ContextOptions &options,
     params.n_outputs_max = options.n_outputs;
     params.n_threads = options.n_threads;
     params.n_threads_batch = options.n_threads;
+    params.type_k = options.kv_type;
+    params.type_v = options.kv_type;
+    params.flash_attn_type = options.flash_attention;
     params.swa_full = options.full_swa;
     params.no_perf = true;
     params.abort_callback = poll_cancel;
     params.abort_callback_data = options.cancel;
+    if (options.exit != nullptr) {
+        params.cb_eval = GraphExit::on_node;
+        params.cb_eval_user_data = options.exit;
+    }
     if (ctx_other != nullptr) {
         params.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
         params.ctx_other = ctx_other;

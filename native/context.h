@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cancel.h"
+#include "graph_exit.h"
 #include "llama.h"
 
 namespace gc {
@@ -48,8 +49,11 @@ struct ContextOptions {
     uint32_t n_batch;    // most tokens in a pass
     uint32_t n_outputs;  // most rows of logits in a pass
     int32_t n_threads;
-    bool full_swa;   // sliding layers keep every position
-    Cancel *cancel;  // stops a pass
+    ggml_type kv_type;
+    llama_flash_attn_type flash_attention;
+    bool full_swa;    // sliding layers keep every position
+    Cancel *cancel;   // stops a pass
+    GraphExit *exit;  // ends a pass early; may be null
 };
 ContextPtr make_context(llama_model *model, const ContextOptions &options,
                         llama_context *ctx_other);

@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <string_view>
 
@@ -24,6 +25,13 @@ ModelPtr load(const char *path) {
     return model;
 }
 
+// A whole number of the file's metadata, 0 where there is none.
+int32_t metadata_count(const llama_model *model, const char *key) {
+    char text[16];
+    const int32_t length = llama_model_meta_val_str(model, key, text, sizeof(text));
+    return length < 0 ? 0 : std::atoi(text);
+}
+
 }  // namespace
 
 Engine::Engine(const char *target_path, const char *drafter_path)
@@ -31,6 +39,11 @@ Engine::Engine(const char *target_path, const char *drafter_path)
       drafter_path_(drafter_path != nullptr ? drafter_path : ""),
       target_(load(target_path)) {
     vocab_ = llama_model_get_vocab(target_.get());
+    first_skipped_layer_ = n_layers();
+    // What is left of an ended graph computes on rubbish, and expert numbers must not be rubbish.
+    if (metadata_count(target_.get(), "gemma4.expert_count") == 0) {
+        first_skipped_layer_ -= metadata_count(target_.get(), "gemma4.attention.shared_kv_layers");
+    }
     if (drafter_path != nullptr) {
         drafter_ = load(drafter_path);
         const llama_vocab *drafter_vocab = llama_model_get_vocab(drafter_.get());

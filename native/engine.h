@@ -31,6 +31,11 @@ public:
     const llama_vocab *vocab() const { return vocab_; }
     int32_t vocab_size() const { return llama_vocab_n_tokens(vocab_); }
 
+    int32_t n_layers() const { return llama_model_n_layer(target_.get()); }
+    // From this layer on the target's layers own no keys and values but read earlier ones': for a
+    // token whose logits nobody reads they need not run. n_layers() where that does not apply.
+    int32_t first_skipped_layer() const { return first_skipped_layer_; }
+
     // The id of the control token that is spelled so, -1 if there is none.
     llama_token control_token(const char *spelling) const;
     // Plain content to token ids; no spelling of a control token becomes that token.
@@ -53,6 +58,7 @@ private:
     ModelPtr target_;
     ModelPtr drafter_;
     const llama_vocab *vocab_ = nullptr;
+    int32_t first_skipped_layer_ = 0;
     std::map<std::string, llama_token> markers_;  // by spelling
     std::vector<llama_token> ends_;
     mutable std::once_flag trie_made_;

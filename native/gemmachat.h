@@ -19,7 +19,7 @@ extern "C" {
 
 #define GC_API __attribute__((visibility("default")))
 
-#define GC_ABI_VERSION 4
+#define GC_ABI_VERSION 5
 
 // Most tokens drafted in one round, and the rows of one verification pass that this needs.
 #define GC_MAX_DRAFT 7
@@ -59,6 +59,10 @@ GC_API void gc_engine_free(gc_engine *engine);
 
 GC_API int32_t gc_vocab_size(const gc_engine *engine);
 GC_API int32_t gc_context_length(const gc_engine *engine);
+GC_API int32_t gc_layer_count(const gc_engine *engine);
+// The first layer that prefill leaves out: from there on layers own no keys and values.
+// gc_layer_count if every layer owns some.
+GC_API int32_t gc_first_skipped_layer(const gc_engine *engine);
 
 // The target's chat template, NULL if its file has none. Lives as long as the engine.
 GC_API const char *gc_chat_template(const gc_engine *engine);
@@ -89,13 +93,25 @@ GC_API gc_status gc_grammar_walk(const gc_engine *engine, const char *grammar, u
 
 // ---- session ------------------------------------------------------------------------------------
 
+typedef enum gc_kv_type { GC_KV_F16 = 0, GC_KV_Q8_0 = 1 } gc_kv_type;
+typedef enum gc_flash_attention {
+    GC_FLASH_AUTO = 0,  // where llama.cpp supports it
+    GC_FLASH_OFF = 1,
+    GC_FLASH_ON = 2
+} gc_flash_attention;
+
 typedef struct gc_session_params {
-    int32_t n_ctx;          // tokens the session can hold
-    int32_t n_threads;      // threads of a pass
-    bool exact;             // every pass after prefill runs at GC_MAX_WIDTH rows
-    bool token_wise;        // verify drafts one by one, not as a block: to compare the two
-    bool trace_logits;      // fill gc_token.logits_hash
-    bool trace_acceptance;  // fill the expectations of gc_stats
+    int32_t n_ctx;            // tokens the session can hold
+    int32_t n_threads;        // threads of a pass
+    int32_t kv_type;          // gc_kv_type: how keys and values are stored
+    int32_t flash_attention;  // gc_flash_attention; GC_KV_Q8_0 needs it
+    bool exact;               // every pass after prefill runs at GC_MAX_WIDTH rows
+    bool token_wise;          // verify drafts one by one, not as a block: to compare the two
+    bool trace_logits;        // fill gc_token.logits_hash
+    bool trace_acceptance;    // fill the expectations of gc_stats
+    bool no_early_exit;       // prefill computes every layer, in the same passes: to compare
+    // The graph's node after which a prefill pass ends, for tests; NULL: the right one.
+    const char *exit_node;
 } gc_session_params;
 
 typedef struct gc_logit_bias {
@@ -144,6 +160,7 @@ typedef struct gc_token {
 typedef struct gc_stats {
     int64_t cached_tokens;     // of the synced prompt, found in the KV cache
     int64_t prefilled_tokens;  // of it, computed by gc_session_sync
+    int64_t exited_tokens;     // of them, in passes that left out the layers that may be
     int64_t rounds;            // verification passes
     int64_t parked_rounds;     // of them, in which drafting was parked
     int64_t drafted;
@@ -181,6 +198,7 @@ GC_API gc_status gc_session_sync(gc_session *session, const int32_t *tokens, int
 GC_API gc_status gc_session_set_sampling(gc_session *session, const gc_sampling *sampling);
 // One round: drafts up to n_draft tokens (-1: three, or none while that does not pay), verifies
 // them in one target pass and appends 1 to n_draft + 1 tokens to the timeline, at most max_tokens.
+// Nothing is drafted in the first round after gc_session_sync where prefill leaves layers out.
 // out needs GC_MAX_WIDTH places. When it fails or is cancelled the timeline is what it was.
 GC_API gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_tokens,
                                  gc_token *out, int32_t *n_out);
@@ -203,9 +221,17 @@ GC_API gc_status gc_session_logprobs(const gc_session *session, int32_t index, g
 GC_API void gc_session_stats(const gc_session *session, gc_stats *stats);
 
 GC_API gc_status gc_session_inspect(const gc_session *session, gc_inspection *inspection);
+// A fingerprint of the sequence's whole state in llama.cpp: keys, values, positions.
+GC_API gc_status gc_session_kv_hash(const gc_session *session, uint64_t *hash);
 // The logits after the timeline, computed by a pass of the given width (its other rows padding)
 // that leaves no trace. logits needs gc_vocab_size places.
 GC_API gc_status gc_session_probe(gc_session *session, int32_t width, float *logits);
+
+// The first n_floats of the target's node of that name, computed by a pass over these tokens that
+// asks for the logits of the last one and ends after the node; for tests. *found says whether the
+// graph has such a node with so many; else rows is left as it was.
+GC_API gc_status gc_node_rows(const gc_engine *engine, const int32_t *tokens, int32_t n_tokens,
+                              const char *node, float *rows, int64_t n_floats, bool *found);
 
 // The distribution that a token is drawn from after the timeline and up to GC_MAX_DRAFT tokens that
 // could follow it, all of them allowed by the grammar; leaves no trace. Writes up to capacity

@@ -1,4 +1,4 @@
-// A fingerprint of a row of floats, for comparing rows bit for bit: FNV-1a over 32-bit words.
+// Fingerprints for comparing bit for bit: FNV-1a, of floats over 32-bit words.
 
 #pragma once
 
@@ -14,6 +14,14 @@ inline uint64_t hash_floats(const float *values, size_t n) {
         uint32_t bits;
         std::memcpy(&bits, &values[i], sizeof(bits));
         hash = (hash ^ bits) * 0x100000001b3ULL;
+    }
+    return hash;
+}
+
+inline uint64_t hash_bytes(const uint8_t *bytes, size_t n) {
+    uint64_t hash = 0xcbf29ce484222325ULL;
+    for (size_t i = 0; i < n; ++i) {
+        hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
     }
     return hash;
 }

@@ -15,17 +15,42 @@ namespace {
 
 constexpr int32_t kBatch = 512;  // tokens of a prefill pass
 
-ContextOptions context_options(const gc_session_params &params, Cancel *cancel) {
+// The node after which a prefill pass may end: the output of the last layer that owns keys and
+// values. Empty: none.
+std::string exit_node(const Engine &engine, const gc_session_params &params) {
+    const int32_t first_skipped = engine.first_skipped_layer();
+    if (params.no_early_exit || first_skipped == engine.n_layers()) {
+        return {};
+    }
+    return params.exit_node != nullptr ? params.exit_node
+                                       : "l_out-" + std::to_string(first_skipped - 1);
+}
+
+llama_flash_attn_type flash_attention(int32_t wanted) {
+    switch (wanted) {
+        case GC_FLASH_OFF:
+            return LLAMA_FLASH_ATTN_TYPE_DISABLED;
+        case GC_FLASH_ON:
+            return LLAMA_FLASH_ATTN_TYPE_ENABLED;
+        default:
+            return LLAMA_FLASH_ATTN_TYPE_AUTO;
+    }
+}
+
+ContextOptions context_options(const gc_session_params &params, Cancel *cancel, GraphExit *exit) {
     ContextOptions options;
     // Drafts and padding may stand past the last token that the caller can commit.
     options.n_cells = static_cast<uint32_t>(params.n_ctx) + GC_MAX_WIDTH;
     options.n_batch = kBatch;
     options.n_outputs = GC_MAX_WIDTH;
     options.n_threads = params.n_threads;
+    options.kv_type = params.kv_type == GC_KV_Q8_0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
+    options.flash_attention = flash_attention(params.flash_attention);
     // A sliding layer's ring of cells fills in an order that depends on what was rejected, and the
     // order of a sum shows in its last bits. With a cell for every position it cannot.
     options.full_swa = params.exact;
     options.cancel = cancel;
+    options.exit = exit;
     return options;
 }
 
@@ -38,14 +63,16 @@ Session::Session(std::shared_ptr<const Engine> engine, const gc_session_params &
       verification_(params.token_wise ? Verification::kTokenWise : Verification::kBlock),
       trace_logits_(params.trace_logits),
       trace_acceptance_(params.trace_acceptance),
+      exit_(exit_node(*engine_, params)),
       batch_(kBatch, 0),
       sampler_(std::make_unique<Sampler>(*engine_, SamplerOptions())) {
-    const ContextOptions options = context_options(params, &cancel_);
+    ContextOptions options = context_options(params, &cancel_, &exit_);
     target_ = make_context(engine_->target(), options, nullptr);
     memory_ = llama_get_memory(target_.get());
     // Masked, the last layer computes only the rows that are asked for, hidden rows or not.
     llama_set_embeddings_nextn(target_.get(), engine_->drafter() != nullptr, /*masked=*/true);
     if (engine_->drafter() != nullptr) {
+        options.exit = nullptr;
         drafter_ = std::make_unique<Drafter>(engine_->drafter(), target_.get(), options);
     }
 }
@@ -76,8 +103,10 @@ int32_t Session::reusable_prefix(const llama_token *tokens, int32_t n_tokens) co
     const auto n_max = std::min(n_tokens, static_cast<int32_t>(committed_.size()));
     const auto n_common = static_cast<int32_t>(
         std::mismatch(tokens, tokens + n_max, committed_.begin()).first - tokens);
-    // The row before the last token must be computed, not reused: it yields the hidden row.
-    const int32_t n_reused = std::max(std::min({n_common, n_cached(), n_tokens - 2}), 0);
+    // Unless the first round yields the hidden row, prefill must: it computes the row before the
+    // last token even where that could be reused.
+    const int32_t n_most = skips_layers() ? n_tokens - 1 : n_tokens - 2;
+    const int32_t n_reused = std::max(std::min({n_common, n_cached(), n_most}), 0);
     const llama_pos oldest_needed =
         std::max(n_reused + 1 - llama_model_n_swa(engine_->target()), 0);
     return llama_memory_seq_pos_min(memory_, 0) <= oldest_needed ? n_reused : 0;
@@ -93,9 +122,13 @@ void Session::sync(const llama_token *tokens, int32_t n_tokens) {
     }
     stats_ = {};
     answer_begun_ = false;
+    if (skips_layers()) {
+        hidden_.clear();  // even if it is known: the same seed must draft in the same rounds
+    }
     const bool unchanged = static_cast<size_t>(n_tokens) == committed_.size() &&
                            std::equal(committed_.begin(), committed_.end(), tokens);
-    if (unchanged && (drafter_ == nullptr || n_cached() == 0 || !hidden_.empty())) {
+    const bool needs_hidden = drafter_ != nullptr && n_cached() > 0 && !skips_layers();
+    if (unchanged && !(needs_hidden && hidden_.empty())) {
         stats_.cached_tokens = n_cached();
         return;
     }
@@ -111,8 +144,10 @@ void Session::sync(const llama_token *tokens, int32_t n_tokens) {
 
 // Computes the missing positions up to the one before the last token. After every pass the timeline
 // is as long as the cache allows, so that a cancel between passes leaves it whole.
+// No row is asked for where the passes end early; without the exit they are the same but complete.
 void Session::prefill(const llama_token *tokens, int32_t n_tokens) {
     const Stopwatch stopwatch(stats_.prefill_s);
+    const bool yields_hidden = drafter_ != nullptr && !skips_layers();
     while (n_cached() < n_tokens - 1) {
         check_cancelled();
         const int32_t start = n_cached();
@@ -120,12 +155,18 @@ void Session::prefill(const llama_token *tokens, int32_t n_tokens) {
         batch_.clear();
         for (int32_t i = 0; i < n; ++i) {
             const bool last = i == n - 1;
-            batch_.add(tokens[start + i], start + i, last && drafter_ != nullptr);
+            batch_.add(tokens[start + i], start + i, last && yields_hidden);
         }
-        batch_.decode(target_.get());
+        {
+            const GraphExit::Armed armed(exit_);
+            batch_.decode(target_.get());
+        }
         stats_.prefilled_tokens += n;
+        stats_.exited_tokens += exit_.reached() ? n : 0;
         committed_.assign(tokens, tokens + start + n + 1);
-        keep_hidden(n - 1);
+        if (yields_hidden) {
+            keep_hidden(n - 1);
+        }
     }
 }
 
@@ -178,6 +219,12 @@ gc_inspection Session::inspect() const {
     inspection.has_hidden = !hidden_.empty();
     inspection.hidden_hash = hidden_.empty() ? 0 : hash_floats(hidden_.data(), hidden_.size());
     return inspection;
+}
+
+uint64_t Session::kv_hash() const {
+    std::vector<uint8_t> state(llama_state_seq_get_size(target_.get(), 0));
+    state.resize(llama_state_seq_get_data(target_.get(), state.data(), state.size(), 0));
+    return hash_bytes(state.data(), state.size());
 }
 
 }  // namespace gc

@@ -4,8 +4,10 @@
 //   - committed_ is the timeline;
 //   - the KV cache holds all of it but the last token, at positions 0, 1, 2, ...;
 //   - hidden_ is the target's hidden row that produced the last token. It is empty without a
-//     drafter, for a timeline of one token, and where a cancelled sync went back to an earlier
-//     token.
+//     drafter, for a timeline of one token, where a cancelled sync went back to an earlier token,
+//     and, if prefill ends its passes early, from sync to the first round, which then drafts
+//     nothing. That costs nothing: instead of a full pass for the row alone, the first round is a
+//     full pass that yields the row and a token.
 
 #pragma once
 
@@ -43,6 +45,8 @@ public:
     // Of the tokens of the last round, if they are kept.
     const std::vector<Logprobs> &logprobs() const { return logprobs_; }
     gc_inspection inspect() const;
+    // A fingerprint of all that the KV cache holds.
+    uint64_t kv_hash() const;
 
 private:
     int32_t n_cached() const;
@@ -52,6 +56,7 @@ private:
     void roll_back(int32_t n_keep);
     int32_t reusable_prefix(const llama_token *tokens, int32_t n_tokens) const;
     void prefill(const llama_token *tokens, int32_t n_tokens);
+    bool skips_layers() const { return engine_->first_skipped_layer() < engine_->n_layers(); }
     void keep_hidden(int32_t row);
 
     int32_t round_limit(int32_t max_tokens) const;
@@ -74,6 +79,7 @@ private:
     const bool trace_logits_;
     const bool trace_acceptance_;
     Cancel cancel_;
+    GraphExit exit_;  // of prefill
 
     ContextPtr target_;
     llama_memory_t memory_;

@@ -53,6 +53,7 @@ def test_this_installation_is_sound(command: Command) -> None:
         "tiny.gguf",
         "tiny-drafter.gguf",
     ]
+    assert report["early_exit"] == "on, layers 4-7 skipped in prefill"
     if sys.platform == "linux":
         assert {"libllama", "libggml", "libggml-base", "libgemmachat"} <= set(report["libraries"])
         assert report["memory_total_bytes"] > report["memory_available_bytes"] > 0

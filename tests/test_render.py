@@ -121,6 +121,7 @@ FIGURES = Stats(
     draft_s=0.25,
     verify_s=1.0,
     sample_s=0.125,
+    early_exit="on, layers 4-7 skipped in prefill",
     draft_policy="auto",
 )
 
@@ -134,6 +135,7 @@ def test_stats_lines_hold_the_figures() -> None:
         "agreement with the target alone: as it is",
         "prompt 30 tokens (10 cached",
         "answer 40 tokens",
+        "early exit: on, layers 4-7 skipped in prefill",
         "drafted 60, accepted 20 (33%)",
         "by position: 50% 25%",
         "draft 0.25, verify 1.00, sampling 0.12",

@@ -15,11 +15,11 @@ def drafted_and_rounds(engine: Engine, prompt: str, n_tokens: int) -> tuple[int,
         return session.stats().drafted, session.stats().rounds
 
 
-def test_a_good_drafter_drafts_three_in_every_round():
+def test_a_good_drafter_drafts_three_in_every_round_but_the_first():
     with Engine.load(TARGET, DRAFTER, threads=1) as engine:
         for prompt in PROMPTS[:5]:
             drafted, rounds = drafted_and_rounds(engine, prompt, 60)
-            assert drafted > 2 * rounds
+            assert drafted > 2 * (rounds - 1)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ KEYS = [
     *("prompt_tokens", "cached_tokens", "completion_tokens", "ttft_s", "prefill_tps", "decode_tps"),
     *("total_s", "rounds", "drafted", "accepted", "acceptance_rate", "mean_accepted_length"),
     *("accepted_by_position", "draft_s", "verify_s", "sample_s", "draft_policy"),
+    *("exited_tokens", "early_exit"),
 ]
 
 
@@ -52,6 +53,7 @@ def test_rates_come_from_the_tokens_they_name():
         started=started,
         first_round=(started + 1.0, 4),
         draft_policy="3",
+        early_exit="off",
     )
     assert stats.prefill_tps == pytest.approx(80.0)
     assert stats.ttft_s == pytest.approx(1.0)
@@ -72,6 +74,7 @@ def test_an_answer_without_a_token_has_no_rates():
         started=time.perf_counter() - 0.2,
         first_round=None,
         draft_policy="off",
+        early_exit="off",
     )
     assert stats.prefill_tps == pytest.approx(500.0)
     assert (stats.ttft_s, stats.decode_tps, stats.mean_accepted_length) == (0.0, 0.0, 0.0)
@@ -91,5 +94,5 @@ def test_a_real_answer_adds_up():
         assert stats.draft_policy == "3"
         list(session.generate(tokens, GREEDY, draft="off", max_tokens=4))
         assert session.stats().mean_accepted_length == 1.0
-        assert session.stats().cached_tokens == len(tokens) - 2
+        assert session.stats().cached_tokens == len(tokens) - 1
         assert session.stats().draft_policy == "off"
