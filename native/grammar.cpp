@@ -1,6 +1,7 @@
 #include "grammar.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "error.h"
 #include "grammar_program.h"
@@ -32,7 +33,7 @@ bool Grammar::opens_thought(const State &state, int32_t token) const {
 // The place after the token's text, or Automaton::kDead. Markers have no text: as tokens they
 // structure the chat, and an answer that spells one is written with others.
 int32_t Grammar::after(int32_t place, int32_t token) {
-    const std::string text = engine_.piece(token);
+    const std::string_view text = engine_.trie().text(token);
     if (text.empty()) {
         return Automaton::kDead;
     }

@@ -13,7 +13,7 @@ namespace gc {
 
 namespace {
 
-constexpr size_t kMaxNodes = 1 << 19;
+constexpr int32_t kMaxParts = 1 << 20;
 
 // Compiles from the end: every part is given the node that follows it and returns where it begins.
 class Compiler {
@@ -47,11 +47,16 @@ public:
 private:
     static int32_t beginning(int32_t rule) { return 1 + rule; }
 
-    int32_t add(const GrammarNode &node) {
-        if (nodes_.size() == kMaxNodes) {
+    // One more node, or one more symbol that needs none.
+    void count() {
+        if (++n_parts_ > kMaxParts) {
             throw Error(GC_BAD_ARGUMENT,
                         "the grammar is too large: it has too many symbols or repetitions");
         }
+    }
+
+    int32_t add(const GrammarNode &node) {
+        count();
         nodes_.push_back(node);
         return static_cast<int32_t>(nodes_.size()) - 1;
     }
@@ -103,6 +108,7 @@ private:
     }
 
     int32_t once(const GrammarSymbol &symbol, int32_t next) {
+        count();
         switch (symbol.kind) {
             case GrammarSymbol::Kind::kLiteral:
                 for (auto c = symbol.literal.rbegin(); c != symbol.literal.rend(); ++c) {
@@ -140,6 +146,7 @@ private:
     const std::vector<GrammarRule> &rules_;
     const RuleFacts facts_;
     std::vector<GrammarNode> nodes_;
+    int32_t n_parts_ = 0;
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 namespace gc {
 
-TokenTrie::TokenTrie(const std::vector<std::string> &texts) {
+TokenTrie::TokenTrie(const std::vector<std::string> &texts) : texts_(texts.size()) {
     std::vector<int32_t> order(texts.size());
     std::iota(order.begin(), order.end(), 0);
     const auto text = [&](int32_t id) -> const std::string & {
@@ -23,9 +23,9 @@ TokenTrie::TokenTrie(const std::vector<std::string> &texts) {
         const auto n_shared =
             std::mismatch(current.begin(), current.begin() + limit, last->begin()).first -
             current.begin();
-        entries_.push_back({id, static_cast<uint32_t>(bytes_.size()),
-                            static_cast<uint32_t>(current.size()), static_cast<uint32_t>(n_shared),
-                            0});
+        entries_.push_back({id, static_cast<uint32_t>(n_shared), 0});
+        texts_[static_cast<size_t>(id)] = {static_cast<uint32_t>(bytes_.size()),
+                                           static_cast<uint32_t>(current.size())};
         bytes_ += current;
         longest_ = std::max(longest_, current.size());
         last = &current;

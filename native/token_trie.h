@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gc {
@@ -12,6 +13,11 @@ class TokenTrie {
 public:
     // texts[id] is the text of token id; tokens without one stay out.
     explicit TokenTrie(const std::vector<std::string> &texts);
+
+    std::string_view text(int32_t id) const {
+        const Text &text = texts_[static_cast<size_t>(id)];
+        return std::string_view(bytes_).substr(text.offset, text.n_bytes);
+    }
 
     // Walks all texts from a state. next(state, byte) is the state after a byte, negative where it
     // is of no use to go on; visit(id) is called for every token whose whole text was walked.
@@ -27,8 +33,8 @@ public:
                 continue;
             }
             dead = longest_ + 1;
-            const char *text = bytes_.data() + entry.offset;
-            for (size_t n = entry.n_shared; n < entry.n_bytes && dead > longest_; ++n) {
+            const std::string_view text = this->text(entry.id);
+            for (size_t n = entry.n_shared; n < text.size() && dead > longest_; ++n) {
                 path[n + 1] = next(path[n], static_cast<uint8_t>(text[n]));
                 if (path[n + 1] < 0) {
                     dead = n + 1;
@@ -42,15 +48,18 @@ public:
     }
 
 private:
-    struct Entry {
-        int32_t id;
+    struct Text {
         uint32_t offset;
         uint32_t n_bytes;
+    };
+    struct Entry {
+        int32_t id;
         uint32_t n_shared;  // bytes in common with the entry before
         uint32_t sibling;   // the next entry that has no more of them: those between only go on
     };
 
     std::vector<Entry> entries_;  // by text
+    std::vector<Text> texts_;     // by id
     std::string bytes_;
     size_t longest_ = 0;
 };

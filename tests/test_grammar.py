@@ -271,6 +271,7 @@ HOSTILE = {
     "huge number": ('root ::= "a"{1,' + "9" * 5000 + "}", "a number above 10000"),
     "maximum below minimum": ('root ::= "a"{3,2}', "maximum is below its minimum"),
     "nested repetitions": ('root ::= ((("a"{2000}){2000}){2000})', "too large"),
+    "repetitions of nothing": ('root ::= "a" ""{10000}{10000}{10000}', "too large"),
     "dead end": (r"root ::= [^\x00-\U0010FFFF]", r"a \[\.\.\.\] without any character"),
     "binary": ("\x01\x02\x03", "a rule's name is expected here"),
     "long": ("#" * (1 << 20) + '\nroot ::= "a"', "longer than 1 MiB"),
