@@ -27,6 +27,7 @@ class SessionParams(ctypes.Structure):
         ("token_wise", ctypes.c_bool),
         ("trace_logits", ctypes.c_bool),
         ("trace_acceptance", ctypes.c_bool),
+        ("dense_head", ctypes.c_bool),
     )
 
 
@@ -128,6 +129,7 @@ class NativeStats(ctypes.Structure):
         ("rounds", ctypes.c_int64),
         ("parked_rounds", ctypes.c_int64),
         ("drafted", ctypes.c_int64),
+        ("clustered", ctypes.c_int64),
         ("accepted", ctypes.c_int64),
         ("drafted_by_position", ctypes.c_int64 * MAX_DRAFT),
         ("accepted_by_position", ctypes.c_int64 * MAX_DRAFT),
@@ -144,6 +146,7 @@ class NativeStats(ctypes.Structure):
     rounds: int
     parked_rounds: int
     drafted: int
+    clustered: int
     accepted: int
     drafted_by_position: Sequence[int]
     accepted_by_position: Sequence[int]
@@ -153,6 +156,19 @@ class NativeStats(ctypes.Structure):
     draft_s: float
     verify_s: float
     sample_s: float
+
+
+class NativeClusters(ctypes.Structure):
+    """gc_clusters."""
+
+    _fields_ = (
+        ("count", ctypes.c_int32),
+        ("top", ctypes.c_int32),
+        ("centroids", ctypes.POINTER(ctypes.c_float)),
+        ("ordering", ctypes.POINTER(ctypes.c_int32)),
+        ("n_centroid_items", ctypes.c_int32),
+        ("n_tokens", ctypes.c_int32),
+    )
 
 
 class Inspection(ctypes.Structure):

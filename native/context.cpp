@@ -68,6 +68,8 @@ ContextPtr make_context(llama_model *model, const ContextOptions &options,
     params.no_perf = true;
     params.abort_callback = poll_cancel;
     params.abort_callback_data = options.cancel;
+    params.cb_eval = options.cb_eval;
+    params.cb_eval_user_data = options.cb_eval_user_data;
     if (ctx_other != nullptr) {
         params.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
         params.ctx_other = ctx_other;

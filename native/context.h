@@ -50,6 +50,9 @@ struct ContextOptions {
     int32_t n_threads;
     bool full_swa;   // sliding layers keep every position
     Cancel *cancel;  // stops a pass
+    // Sees the nodes of a pass and may stop it at one; null: nobody does.
+    ggml_backend_sched_eval_callback cb_eval = nullptr;
+    void *cb_eval_user_data = nullptr;
 };
 ContextPtr make_context(llama_model *model, const ContextOptions &options,
                         llama_context *ctx_other);

@@ -143,8 +143,11 @@ const std::vector<Draft> &Session::draft(int32_t n) {
     }
     const Stopwatch stopwatch(stats_.draft_s);
     try {
-        return drafter_->draft(committed_.back(), n_cached(), hidden_, n, *sampler_, random_,
-                               [this](llama_token token) { return engine_->is_end(token); });
+        const std::vector<Draft> &drafts =
+            drafter_->draft(committed_.back(), n_cached(), hidden_, n, *sampler_, random_,
+                            [this](llama_token token) { return engine_->is_end(token); });
+        stats_.clustered += drafter_->n_clustered();
+        return drafts;
     } catch (const Error &error) {
         // The drafter starts from what the target computed.
         blame(all_finite(hidden_) ? engine_->drafter_path() : engine_->target_path(), error);

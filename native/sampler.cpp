@@ -21,21 +21,20 @@ void add(std::unordered_map<int32_t, int32_t> &counts, int32_t token, int32_t n)
     }
 }
 
-// The n best ids of a row, in no particular order; ties go to the smaller id.
-std::vector<int32_t> best(const float *logits, int32_t n_vocab, int32_t n,
-                          const RowSummary &summary) {
-    std::vector<int32_t> ids;
-    if (n >= n_vocab) {
-        ids.resize(static_cast<size_t>(n_vocab));
-        std::iota(ids.begin(), ids.end(), 0);
-        return ids;
+// Where the n best logits of a row are, in no particular order; ties go to the smaller id.
+std::vector<int32_t> best(const LogitRow &row, int32_t n, const RowSummary &summary) {
+    std::vector<int32_t> places;
+    if (n >= row.n) {
+        places.resize(static_cast<size_t>(row.n));
+        std::iota(places.begin(), places.end(), 0);
+        return places;
     }
     std::vector<TokenLogprob> found;
-    best_tokens(logits, n_vocab, n, summary, found);
+    best_tokens(row.logits, row.n, n, summary, found);
     for (const TokenLogprob &token : found) {
-        ids.push_back(token.id);
+        places.push_back(token.id);
     }
-    return ids;
+    return places;
 }
 
 }  // namespace
@@ -115,60 +114,67 @@ void Sampler::commit(int32_t token) {
     remember(token);
 }
 
-void Sampler::set(float *logits, int32_t token, float value) {
-    edits_.push_back({token, logits[token]});
-    logits[token] = value;
+void Sampler::set(float *logit, float value) {
+    edits_.push_back({logit, *logit});
+    *logit = value;
 }
 
 // Applies what concerns single tokens; edits_ restores the row when undone in reverse.
-void Sampler::edit(float *logits, int32_t n_vocab) {
+void Sampler::edit(const LogitRow &row) {
     edits_.clear();
     for (const LogitBias &bias : options_.bias) {
-        if (bias.token < n_vocab) {
-            set(logits, bias.token, logits[bias.token] + bias.value);
+        if (float *logit = row.find(bias.token)) {
+            set(logit, *logit + bias.value);
         }
     }
     if (options_.repeat_penalty != 1.0f) {
         for (const auto &[token, count] : window_) {
-            const float logit = logits[token];
-            set(logits, token,
-                logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty);
+            if (float *logit = row.find(token)) {
+                set(logit, *logit > 0.0f ? *logit / options_.repeat_penalty
+                                         : *logit * options_.repeat_penalty);
+            }
         }
     }
     if (counts_answer()) {
         for (const auto &[token, count] : answer_) {
-            set(logits, token,
-                logits[token] - options_.presence_penalty -
-                    static_cast<float>(count) * options_.frequency_penalty);
+            if (float *logit = row.find(token)) {
+                set(logit, *logit - options_.presence_penalty -
+                               static_cast<float>(count) * options_.frequency_penalty);
+            }
         }
     }
     // A thought is no answer: under a grammar the turn cannot end inside of it.
     const bool in_thought = grammar_ != nullptr && grammar_->waits();
     if (answer_length() < options_.min_tokens || in_thought) {
         for (const int32_t token : engine_.ends()) {
-            set(logits, token, -INFINITY);
+            if (float *logit = row.find(token)) {
+                set(logit, -INFINITY);
+            }
         }
     }
 }
 
-void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out) {
-    edit(logits, n_vocab);
+void Sampler::distribution(const LogitRow &row, Distribution &out) {
+    edit(row);
     const auto restore = [&] {
         for (auto edit = edits_.rbegin(); edit != edits_.rend(); ++edit) {
-            logits[edit->token] = edit->original;
+            *edit->logit = edit->original;
         }
     };
     try {
         if (grammar_ != nullptr && !grammar_->waits()) {
-            shape_allowed(logits, n_vocab, out);
+            shape_allowed(row, out);
         } else {
-            shape(logits, n_vocab, options_.shaping, out);
+            shape(row.logits, row.n, options_.shaping, out);
+            for (Candidate &candidate : out) {
+                candidate.id = row.id(candidate.id);
+            }
         }
     } catch (const Error &error) {
         restore();
         const bool damaged =
-            std::any_of(logits, logits + n_vocab, [](float x) { return !(x < INFINITY); }) ||
-            std::all_of(logits, logits + n_vocab, [](float x) { return x == -INFINITY; });
+            std::any_of(row.logits, row.logits + row.n, [](float x) { return !(x < INFINITY); }) ||
+            std::all_of(row.logits, row.logits + row.n, [](float x) { return x == -INFINITY; });
         if (error.status == GC_BAD_LOGITS && !damaged && !edits_.empty()) {
             throw Error(GC_NO_TOKEN, "every token that could come next is banned");
         }
@@ -182,21 +188,24 @@ void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out) {
 
 // The distribution over the tokens that the grammar allows. Filters that keep few tokens need to
 // know few of them: the best are asked about first, then more, until enough are allowed.
-void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &out) {
+void Sampler::shape_allowed(const LogitRow &row, Distribution &out) {
     const Sampling &shaping = options_.shaping;
     int32_t wanted = shaping.temperature == 0.0f ? 1 : shaping.top_k;
-    if (wanted <= 0 || wanted > n_vocab) {
-        wanted = n_vocab;
+    if (wanted <= 0 || wanted > row.n) {
+        wanted = row.n;
     }
-    const RowSummary summary = summarise(logits, n_vocab);  // throws on a damaged row
+    const RowSummary summary = summarise(row.logits, row.n);  // throws on a damaged row
     std::vector<int32_t> ids;
-    for (int32_t n = wanted == n_vocab ? n_vocab : std::max(kFirstLook, wanted);; n *= 8) {
-        ids = best(logits, n_vocab, std::min(n, n_vocab), summary);
+    for (int32_t n = wanted == row.n ? row.n : std::max(kFirstLook, wanted);; n *= 8) {
+        ids = best(row, std::min(n, row.n), summary);
         ids.erase(std::remove_if(ids.begin(), ids.end(),
-                                 [&](int32_t id) { return logits[id] == -INFINITY; }),
+                                 [&](int32_t place) { return row.logits[place] == -INFINITY; }),
                   ids.end());
+        for (int32_t &id : ids) {
+            id = row.id(id);
+        }
         grammar_->keep_allowed(ids);
-        if (static_cast<int32_t>(ids.size()) >= wanted || n >= n_vocab) {
+        if (static_cast<int32_t>(ids.size()) >= wanted || n >= row.n) {
             break;
         }
     }
@@ -207,7 +216,8 @@ void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &
     }
     std::sort(ids.begin(), ids.end());
     std::vector<float> allowed(ids.size());
-    std::transform(ids.begin(), ids.end(), allowed.begin(), [&](int32_t id) { return logits[id]; });
+    std::transform(ids.begin(), ids.end(), allowed.begin(),
+                   [&](int32_t id) { return *row.find(id); });
     shape(allowed.data(), static_cast<int32_t>(ids.size()), shaping, out);
     for (Candidate &candidate : out) {
         candidate.id = ids[static_cast<size_t>(candidate.id)];

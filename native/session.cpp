@@ -46,7 +46,8 @@ Session::Session(std::shared_ptr<const Engine> engine, const gc_session_params &
     // Masked, the last layer computes only the rows that are asked for, hidden rows or not.
     llama_set_embeddings_nextn(target_.get(), engine_->drafter() != nullptr, /*masked=*/true);
     if (engine_->drafter() != nullptr) {
-        drafter_ = std::make_unique<Drafter>(engine_->drafter(), target_.get(), options);
+        drafter_ = std::make_unique<Drafter>(engine_->drafter(), target_.get(), options,
+                                             params.dense_head ? nullptr : engine_->head());
     }
 }
 
