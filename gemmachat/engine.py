@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from gemmachat import bridge
+from gemmachat import bridge, clusters
 from gemmachat.errors import ContextFullError, DamagedFileError, EngineError, UsageError
 from gemmachat.gguf_info import check_pair, read_header, suppressed_tokens
 from gemmachat.logprobs import TokenLogprobs
@@ -105,8 +105,13 @@ class Engine:
         files = [target] if drafter is None else [target, drafter]
         checked = [(path, _identity(path)) for path in files]
         header = read_header(target)
-        check_pair(header, None if drafter is None else read_header(drafter))
+        drafter_header = None if drafter is None else read_header(drafter)
+        check_pair(header, drafter_header)
         handle = bridge.EngineHandle(target, drafter)
+        if drafter_header is not None and clusters.lacks_clusters(drafter_header):
+            kept = clusters.find(drafter_header)
+            if kept is not None:
+                handle.set_clusters(kept.count, kept.top, kept.centroids, kept.ordering)
         for path, identity in checked:
             if _identity(path) != identity:
                 handle.free()
@@ -125,11 +130,14 @@ class Engine:
         n_ctx: int | None = None,
         exact: bool = False,
         trace_logits: bool = False,
+        dense_head: bool | None = None,
     ) -> Session:
         """Open a timeline of at most `n_ctx` tokens (default 4096, or what the model knows).
 
         With `exact`, every pass after prefill has one width, so that greedy output on CPU is the
         same bit for bit whatever is drafted. `trace_logits` keeps a hash of each token's logits.
+        With `dense_head` drafts are drawn from the whole vocabulary, without it from the drafter's
+        best clusters if it has any; by default from these where the vocabulary is large.
         Raises `UsageError` or `MemoryLimitError`.
         """
         if n_ctx is None:
@@ -145,6 +153,7 @@ class Engine:
             n_threads=self._threads,
             exact=exact,
             trace_logits=trace_logits,
+            dense_head=self.vocab.size < clusters.PAY_FROM if dense_head is None else dense_head,
         )
         return Session(self, bridge.SessionHandle(self._handle, params), n_ctx)
 

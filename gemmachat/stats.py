@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from gemmachat.native_structs import NativeStats
+
+DraftHead = Literal["none", "dense", "clusters", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Stats:
     verify_s: float = 0.0
     sample_s: float = 0.0
     draft_policy: str = "off"
+    draft_head: DraftHead = "none"
+    """What scored the drafts: the drafter's best clusters, its whole vocabulary, some both."""
 
     def as_dict(self) -> dict[str, object]:
         """The figures by name, as `--json` prints them."""
@@ -80,7 +84,16 @@ def measure(
         verify_s=native.verify_s,
         sample_s=native.sample_s,
         draft_policy=draft_policy,
+        draft_head=_head(native),
     )
+
+
+def _head(native: NativeStats) -> DraftHead:
+    if not native.drafted:
+        return "none"
+    if not native.clustered:
+        return "dense"
+    return "clusters" if native.clustered == native.drafted else "mixed"
 
 
 def _ratio(part: float, whole: float) -> float:
