@@ -33,6 +33,9 @@ Drafter::Drafter(llama_model *model, llama_context *target, const ContextOptions
 }
 
 void Drafter::begin(const std::vector<float> &hidden) {
+    for (Draft &draft : drafts_) {
+        spare_.push_back(std::move(draft.q));
+    }
     drafts_.clear();
     n_clustered_ = 0;
     state_ = hidden;
@@ -47,7 +50,11 @@ llama_token Drafter::step(llama_token token, llama_pos position, Sampler &sample
     exit_.arm();
     batch_.decode(context_.get());
 
-    Draft draft;
+    Draft draft = {};
+    if (!spare_.empty()) {
+        draft.q = std::move(spare_.back());
+        spare_.pop_back();
+    }
     if (exit_.reached()) {
         score_clusters(sampler, draft.q);
     } else {

@@ -66,6 +66,7 @@ private:
     Batch batch_;
     std::vector<float> state_;
     std::vector<Draft> drafts_;
+    std::vector<Distribution> spare_;  // of earlier drafts, whose memory is used again
     int32_t n_clustered_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace gc {
 namespace {
 
 // How many rows ahead memory is asked for: rows far apart are what costs.
-constexpr int32_t kAhead = 8;
+constexpr int32_t kAhead = 16;
 constexpr size_t kCacheLine = 64;
 
 }  // namespace

@@ -12,13 +12,15 @@ from pathlib import Path
 import llama_runner
 import numpy as np
 import pytest
+import tiny_checkpoint as tiny
 from embedded import DRAFTER, PROMPTS, TARGET, chat_tokens, fill_tensor, open_handle
+from gemmachat.converters import convert
 from library_head import recall
 
 from gemmachat import Engine, bridge, clusters
 from gemmachat.bridge import CancelledError, EngineHandle, Stop
 from gemmachat.clusters import Clusters
-from gemmachat.errors import DamagedFileError
+from gemmachat.errors import DamagedFileError, UsageError
 from gemmachat.gguf_info import read_header
 
 VOCAB, WIDTH, COUNT = 4096, 128, 32
@@ -81,8 +83,8 @@ def test_computed_clusters_find_almost_as_many_best_tokens_as_trained_ones() -> 
     handle.set_clusters(64, 64, *computed)
     assert recall(handle, rows) == 1.0
     handle.free()
-    assert trained > 0.97
-    assert similar > 0.93
+    assert trained > 0.95
+    assert similar > trained - 0.05
     assert unrelated < 0.3
 
 
@@ -99,7 +101,7 @@ def test_centroids_point_to_the_middle_of_their_tokens_and_reach_as_far(drafter:
 
     tensor = next(t for t in gguf.GGUFReader(drafter).tensors if t.name == "token_embd.weight")
     rows = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
-    centroids, ordering = bridge.cluster_tokens(drafter, 48 + 16, WIDTH, VOCAB, Stop())
+    centroids, ordering = bridge.cluster_tokens(drafter, 64, WIDTH, VOCAB, Stop())
     members = rows[np.array(ordering)].reshape(64, -1, WIDTH)
     middle = members.sum(axis=1)
     middle /= np.linalg.norm(middle, axis=1, keepdims=True)
@@ -108,10 +110,19 @@ def test_centroids_point_to_the_middle_of_their_tokens_and_reach_as_far(drafter:
     np.testing.assert_allclose(found, middle * lengths[:, None], atol=1e-5)
 
 
-def test_a_count_that_is_no_power_of_two_divides_too(drafter: Path, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="divide the vocabulary"):
+def test_a_count_need_not_be_a_power_of_two(tmp_path: Path) -> None:
+    tiny.write_drafter(tmp_path / "drafter")
+    convert(tmp_path / "drafter", tmp_path / "drafter.gguf", quant="F32")
+    _, ordering = bridge.cluster_tokens(
+        tmp_path / "drafter.gguf", 11, tiny.DRAFTER_HIDDEN, tiny.VOCAB, Stop()
+    )
+    assert sorted(ordering) == list(range(tiny.VOCAB))
+
+
+def test_sizes_that_do_not_fit_are_refused(drafter: Path) -> None:
+    with pytest.raises(UsageError, match="divide the vocabulary"):
         bridge.cluster_tokens(drafter, 60, WIDTH, VOCAB, Stop())
-    with pytest.raises(Exception, match="another size"):
+    with pytest.raises(UsageError, match="another size"):
         bridge.cluster_tokens(drafter, 64, WIDTH - 32, VOCAB, Stop())
 
 
@@ -122,7 +133,7 @@ def test_rows_that_are_all_alike_are_shared_out(drafter: Path) -> None:
     data[tensor.offset : tensor.offset + tensor.nbytes] = bytes(tensor.nbytes)
     drafter.write_bytes(data)
     centroids, ordering = bridge.cluster_tokens(drafter, COUNT, WIDTH, VOCAB, Stop())
-    assert list(ordering) == list(range(VOCAB))
+    assert sorted(ordering) == list(range(VOCAB))
     assert not any(centroids)
 
 
