@@ -26,12 +26,11 @@ from gemmachat.errors import DamagedFileError
 if TYPE_CHECKING:
     from gemmachat.gguf_types import GgufInfo
 
-PAY_FROM = 32_768
-"""Tokens of a vocabulary from which on a draft costs less with clusters than without."""
 TOKENS_PER_CLUSTER = 128
 TOP_SHARE = 3 / 128
 """How many of the computed clusters are looked into: half as many again as of trained ones."""
 
+_FEWEST = 32_768  # tokens: less would gain little
 _WIDEST = 256  # drafters of the E-series; larger ones were trained to choose from all tokens
 _EMBEDDING = "token_embd.weight"
 _MAGIC = b"GCCLUST1"
@@ -60,7 +59,7 @@ def lacks_clusters(drafter: GgufInfo) -> bool:
     shape = drafter.tensors[_EMBEDDING].shape
     return (
         shape[0] <= _WIDEST
-        and shape[1] >= PAY_FROM
+        and shape[1] >= _FEWEST
         and shape[1] % TOKENS_PER_CLUSTER == 0
         and f"{drafter.architecture}.masked_embedding.centroid_count" not in drafter.metadata
     )

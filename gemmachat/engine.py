@@ -130,14 +130,13 @@ class Engine:
         n_ctx: int | None = None,
         exact: bool = False,
         trace_logits: bool = False,
-        dense_head: bool | None = None,
+        dense_head: bool = False,
     ) -> Session:
         """Open a timeline of at most `n_ctx` tokens (default 4096, or what the model knows).
 
         With `exact`, every pass after prefill has one width, so that greedy output on CPU is the
         same bit for bit whatever is drafted. `trace_logits` keeps a hash of each token's logits.
-        With `dense_head` drafts are drawn from the whole vocabulary, without it from the drafter's
-        best clusters if it has any; by default from these where the vocabulary is large.
+        With `dense_head` drafts are drawn from all tokens even if the drafter has clusters of them.
         Raises `UsageError` or `MemoryLimitError`.
         """
         if n_ctx is None:
@@ -153,7 +152,7 @@ class Engine:
             n_threads=self._threads,
             exact=exact,
             trace_logits=trace_logits,
-            dense_head=self.vocab.size < clusters.PAY_FROM if dense_head is None else dense_head,
+            dense_head=dense_head,
         )
         return Session(self, bridge.SessionHandle(self._handle, params), n_ctx)
 

@@ -84,7 +84,7 @@ def test_computed_clusters_find_almost_as_many_best_tokens_as_trained_ones() -> 
     assert recall(handle, rows) == 1.0
     handle.free()
     assert trained > 0.95
-    assert similar > trained - 0.05
+    assert similar > 0.85
     assert unrelated < 0.3
 
 
