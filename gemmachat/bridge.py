@@ -26,6 +26,7 @@ from gemmachat.native import is_forked, library
 from gemmachat.native_structs import (
     MAX_WIDTH,
     Inspection,
+    NativeClusters,
     NativeLogprob,
     NativeSampling,
     NativeStats,
@@ -83,6 +84,41 @@ def _free_with(
     # Not at exit: threads that are still inside a call die with the process.
     finalizer.atexit = False  # type: ignore[misc]
     return finalizer
+
+
+class Stop:
+    """Asks a long computation to stop. Any thread."""
+
+    def __init__(self) -> None:
+        self.flag = ctypes.c_bool(False)
+
+    def set(self) -> None:
+        """Stop soon."""
+        self.flag.value = True
+
+
+def cluster_tokens(
+    drafter: Path, count: int, width: int, n_tokens: int, stop: Stop
+) -> tuple[array[float], array[int]]:
+    """Group a drafter's tokens by their embedding rows into `count` clusters of one size.
+
+    Returns the centroids, float32 [count, width], and the tokens in the order of their clusters.
+    Takes seconds without holding the interpreter's lock; a daemon thread may be abandoned in it.
+    Raises `CancelledError` soon after `stop` was set, `DamagedFileError` on a damaged file.
+    """
+    centroids, ordering = array("f", bytes(4 * count * width)), array("i", bytes(4 * n_tokens))
+    _check(
+        library().gc_cluster_tokens(
+            os.fsencode(drafter),
+            count,
+            ctypes.byref(stop.flag),
+            (ctypes.c_float * len(centroids)).from_buffer(centroids),
+            len(centroids),
+            (ctypes.c_int32 * len(ordering)).from_buffer(ordering),
+            len(ordering),
+        )
+    )
+    return centroids, ordering
 
 
 class EngineHandle:
@@ -195,6 +231,25 @@ class EngineHandle:
                 )
             )
         return list(found[: count.value])
+
+    def set_clusters(
+        self, count: int, top: int, centroids: array[float], ordering: array[int]
+    ) -> None:
+        """Give the drafter a head over clusters, for the sessions that are opened from now on.
+
+        `centroids` are `count` rows in single precision, `ordering` every token once, by cluster.
+        Raises `DamagedFileError` where they do not fit the drafter.
+        """
+        clusters = NativeClusters(
+            count,
+            top,
+            (ctypes.c_float * len(centroids)).from_buffer(centroids),
+            (ctypes.c_int32 * len(ordering)).from_buffer(ordering),
+            len(centroids),
+            len(ordering),
+        )
+        with self.opening, self._life:
+            _check(library().gc_engine_set_clusters(self.pointer, ctypes.byref(clusters)))
 
     def walk_grammar(self, grammar: str, seed: int, max_tokens: int) -> list[int]:
         """Some tokens that a GBNF grammar allows, at random; `UsageError` where there are none."""

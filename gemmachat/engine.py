@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from gemmachat import bridge
+from gemmachat import bridge, clusters
 from gemmachat.errors import ContextFullError, DamagedFileError, EngineError, UsageError
 from gemmachat.gguf_info import check_pair, read_header, suppressed_tokens
 from gemmachat.logprobs import TokenLogprobs
@@ -110,8 +110,13 @@ class Engine:
         files = [target] if drafter is None else [target, drafter]
         checked = [(path, _identity(path)) for path in files]
         header = read_header(target)
-        check_pair(header, None if drafter is None else read_header(drafter))
+        drafter_header = None if drafter is None else read_header(drafter)
+        check_pair(header, drafter_header)
         handle = bridge.EngineHandle(target, drafter)
+        if drafter_header is not None and clusters.lacks_clusters(drafter_header):
+            kept = clusters.find(drafter_header)
+            if kept is not None:
+                handle.set_clusters(kept.count, kept.top, kept.centroids, kept.ordering)
         for path, identity in checked:
             if _identity(path) != identity:
                 handle.free()
@@ -133,6 +138,7 @@ class Engine:
         flash_attention: bool | None = None,
         no_early_exit: bool = False,
         trace_logits: bool = False,
+        dense_head: bool = False,
     ) -> Session:
         """Open a timeline of at most `n_ctx` tokens (default 4096, or what the model knows).
 
@@ -140,7 +146,8 @@ class Engine:
         same bit for bit whatever is drafted. Keys and values are kept as `kv_type`; "q8_0" takes
         about half the memory of "f16" and needs flash attention, which None uses where llama.cpp
         supports it. `no_early_exit` has prefill compute every layer, for comparison.
-        `trace_logits` keeps a hash of each token's logits. Raises `UsageError` or
+        `trace_logits` keeps a hash of each token's logits. With `dense_head` drafts are drawn from
+        all tokens even if the drafter has clusters of them. Raises `UsageError` or
         `MemoryLimitError`.
         """
         if n_ctx is None:
@@ -163,6 +170,7 @@ class Engine:
             exact=exact,
             no_early_exit=no_early_exit,
             trace_logits=trace_logits,
+            dense_head=dense_head,
         )
         handle = bridge.SessionHandle(self._handle, params)
         return Session(self, handle, n_ctx, early_exit=not no_early_exit)

@@ -15,6 +15,7 @@ from typing import Any
 from gemmachat.errors import EngineError
 from gemmachat.native_structs import (
     Inspection,
+    NativeClusters,
     NativeLogprob,
     NativeSampling,
     NativeStats,
@@ -58,6 +59,21 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         _status,
         [_handle, ctypes.c_char_p, ctypes.c_uint64, _int32, _int32s, _int32s],
     ),
+    "gc_engine_set_clusters": (_status, [_handle, ctypes.POINTER(NativeClusters)]),
+    "gc_cluster_tokens": (
+        _status,
+        [
+            ctypes.c_char_p,
+            _int32,
+            ctypes.POINTER(ctypes.c_bool),
+            _floats,
+            _int32,
+            _int32s,
+            _int32,
+        ],
+    ),
+    "gc_head_score": (_status, [_handle, _floats, _int32s, _floats, _int32, _int32s, _floats]),
+    "gc_head_recall": (_status, [_handle, _floats, _int32, _int32s]),
     "gc_session_new": (
         _status,
         [_handle, ctypes.POINTER(SessionParams), ctypes.POINTER(_handle)],
@@ -130,6 +146,23 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         ],
     ),
     "gc_best_tokens": (_status, [_floats, _int32, _int32, _int32s, _floats, _int32s]),
+    "gc_sample_row": (
+        _status,
+        [
+            _handle,
+            ctypes.POINTER(NativeSampling),
+            _int32s,
+            _int32,
+            _int32,
+            _int32s,
+            _floats,
+            _int32,
+            _int32s,
+            _doubles,
+            _int32,
+            _int32s,
+        ],
+    ),
 }
 
 _library: ctypes.CDLL | None = None

@@ -33,6 +33,7 @@ class SessionParams(ctypes.Structure):
         ("trace_acceptance", ctypes.c_bool),
         ("no_early_exit", ctypes.c_bool),
         ("exit_node", ctypes.c_char_p),
+        ("dense_head", ctypes.c_bool),
     )
 
 
@@ -135,6 +136,7 @@ class NativeStats(ctypes.Structure):
         ("rounds", ctypes.c_int64),
         ("parked_rounds", ctypes.c_int64),
         ("drafted", ctypes.c_int64),
+        ("clustered", ctypes.c_int64),
         ("accepted", ctypes.c_int64),
         ("drafted_by_position", ctypes.c_int64 * MAX_DRAFT),
         ("accepted_by_position", ctypes.c_int64 * MAX_DRAFT),
@@ -152,6 +154,7 @@ class NativeStats(ctypes.Structure):
     rounds: int
     parked_rounds: int
     drafted: int
+    clustered: int
     accepted: int
     drafted_by_position: Sequence[int]
     accepted_by_position: Sequence[int]
@@ -161,6 +164,19 @@ class NativeStats(ctypes.Structure):
     draft_s: float
     verify_s: float
     sample_s: float
+
+
+class NativeClusters(ctypes.Structure):
+    """gc_clusters."""
+
+    _fields_ = (
+        ("count", ctypes.c_int32),
+        ("top", ctypes.c_int32),
+        ("centroids", ctypes.POINTER(ctypes.c_float)),
+        ("ordering", ctypes.POINTER(ctypes.c_int32)),
+        ("n_centroid_items", ctypes.c_int32),
+        ("n_tokens", ctypes.c_int32),
+    )
 
 
 class Inspection(ctypes.Structure):

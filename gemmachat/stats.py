@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from gemmachat.native_structs import NativeStats
+
+DraftHead = Literal["none", "dense", "clusters", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Stats:
     own were left out."""
     early_exit: str = "not applicable"
     """Whether and how prefill left out layers."""
+    draft_head: DraftHead = "none"
+    """What scored the drafts: the drafter's best clusters, its whole vocabulary, some both."""
 
     def as_dict(self) -> dict[str, object]:
         """The figures by name, as `--json` prints them."""
@@ -88,6 +92,7 @@ def measure(
         draft_policy=draft_policy,
         exited_tokens=native.exited_tokens,
         early_exit=early_exit,
+        draft_head=_head(native),
     )
 
 
@@ -100,6 +105,14 @@ def describe_early_exit(native: NativeStats, skipped: range, *, enabled: bool) -
     if native.exited_tokens < native.prefilled_tokens:
         return "node not seen: full prefill"
     return f"on, layers {skipped[0]}-{skipped[-1]} skipped in prefill"
+
+
+def _head(native: NativeStats) -> DraftHead:
+    if not native.drafted:
+        return "none"
+    if not native.clustered:
+        return "dense"
+    return "clusters" if native.clustered == native.drafted else "mixed"
 
 
 def _ratio(part: float, whole: float) -> float:

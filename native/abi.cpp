@@ -7,19 +7,10 @@
 #include <mutex>
 
 #include "boundary.h"
-#include "engine.h"
 #include "gemmachat.h"
 #include "grammar.h"
+#include "handles.h"
 #include "log.h"
-#include "session.h"
-
-struct gc_engine {
-    std::shared_ptr<const gc::Engine> impl;  // shared with its sessions
-};
-
-struct gc_session {
-    gc::Session impl;
-};
 
 namespace {
 
@@ -33,7 +24,9 @@ gc_status guarded_call(gc_session *session, Body body) noexcept {
     return status;
 }
 
-gc::SamplerOptions sampler_options(const gc_sampling &sampling, int32_t n_vocab) {
+}  // namespace
+
+gc::SamplerOptions gc::sampler_options(const gc_sampling &sampling, int32_t n_vocab) {
     gc::SamplerOptions options;
     options.shaping = gc::shaping(sampling);
     for (int32_t i = 0; i < sampling.n_bias; ++i) {
@@ -54,8 +47,6 @@ gc::SamplerOptions sampler_options(const gc_sampling &sampling, int32_t n_vocab)
     return options;
 }
 
-}  // namespace
-
 uint32_t gc_abi_version(void) { return GC_ABI_VERSION; }
 
 const char *gc_built_for(void) { return GC_BUILT_FOR; }
@@ -68,7 +59,7 @@ gc_status gc_engine_load(const char *target_path, const char *drafter_path, gc_e
             gc::install_log();
             llama_backend_init();
         });
-        *engine = new gc_engine{std::make_shared<const gc::Engine>(target_path, drafter_path)};
+        *engine = new gc_engine{std::make_shared<gc::Engine>(target_path, drafter_path)};
     });
 }
 
@@ -189,7 +180,7 @@ gc_status gc_session_set_sampling(gc_session *session, const gc_sampling *sampli
     return gc::guarded([&] {
         gc::require(sampling != nullptr, "sampling parameters are needed");
         gc::check(*sampling);
-        session->impl.set_sampling(sampler_options(*sampling, session->impl.vocab_size()),
+        session->impl.set_sampling(gc::sampler_options(*sampling, session->impl.vocab_size()),
                                    sampling->seed);
     });
 }
@@ -271,7 +262,7 @@ gc_status gc_node_rows(const gc_engine *engine, const int32_t *tokens, int32_t n
         }
         const gc::GraphExit::Armed armed(exit, rows, static_cast<size_t>(n_floats));
         batch.decode(context.get());
-        *found = exit.copied();
+        *found = exit.reached();
     });
 }
 

@@ -1,22 +1,43 @@
 #include "drafter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "error.h"
 #include "llama_ext.h"
 
 namespace gc {
 
-Drafter::Drafter(llama_model *model, llama_context *target, const ContextOptions &options)
-    : context_(make_context(model, options, target)),
+namespace {
+
+// The last node of llama.cpp's graph before the head.
+constexpr char kLastNorm[] = "result_norm";
+
+ContextOptions with_exit(ContextOptions options, GraphExit *exit) {
+    options.exit = exit;
+    return options;
+}
+
+}  // namespace
+
+Drafter::Drafter(llama_model *model, llama_context *target, const ContextOptions &options,
+                 std::shared_ptr<const HeadWeights> head)
+    : head_(head == nullptr ? nullptr : std::make_unique<Head>(std::move(head))),
+      exit_(head_ == nullptr ? "" : kLastNorm),
+      context_(make_context(model, with_exit(options, &exit_), target)),
       n_vocab_(llama_vocab_n_tokens(llama_model_get_vocab(model))),
       batch_(1, llama_model_n_embd_out(model)),
-      state_(static_cast<size_t>(llama_model_n_embd_out(model))) {
+      state_(static_cast<size_t>(llama_model_n_embd_out(model))),
+      norm_(static_cast<size_t>(llama_model_n_embd(model))) {
     llama_set_embeddings_nextn(context_.get(), true, /*masked=*/true);
 }
 
 void Drafter::begin(const std::vector<float> &hidden) {
+    for (Draft &draft : drafts_) {
+        spare_.push_back(std::move(draft.q));
+    }
     drafts_.clear();
+    n_clustered_ = 0;
     state_ = hidden;
 }
 
@@ -26,19 +47,41 @@ llama_token Drafter::step(llama_token token, llama_pos position, Sampler &sample
     batch_.clear();
     batch_.add(token, position, /*wants_logits=*/true);
     std::copy(state_.begin(), state_.end(), batch_.embedding(0));
-    batch_.decode(context_.get());
+    {
+        const GraphExit::Armed armed(exit_, norm_.data(), norm_.size());
+        batch_.decode(context_.get());
+    }
 
+    Draft draft = {};
+    if (!spare_.empty()) {
+        draft.q = std::move(spare_.back());
+        spare_.pop_back();
+    }
+    if (exit_.reached()) {
+        score_clusters(sampler, draft.q);
+    } else {
+        score_vocabulary(sampler, draft.q);
+    }
+    draft.token = draw(draft.q, random);
+    drafts_.push_back(std::move(draft));
+    return drafts_.back().token;
+}
+
+void Drafter::score_clusters(Sampler &sampler, Distribution &q) {
+    head_->score(norm_);
+    sampler.distribution(head_->logits(), q);
+    head_->next_state(norm_, state_);
+    ++n_clustered_;
+}
+
+void Drafter::score_vocabulary(Sampler &sampler, Distribution &q) {
     float *logits = llama_get_logits_ith(context_.get(), 0);
     const float *next_state = llama_get_embeddings_nextn_ith(context_.get(), 0);
     if (logits == nullptr || next_state == nullptr) {
         throw Error(GC_DECODE_FAILED, "the drafter's pass returned no row");
     }
-    Draft draft;
-    sampler.distribution(logits, n_vocab_, draft.q);
-    draft.token = draw(draft.q, random);
+    sampler.distribution({logits, n_vocab_}, q);
     std::copy(next_state, next_state + state_.size(), state_.begin());
-    drafts_.push_back(std::move(draft));
-    return drafts_.back().token;
 }
 
 }  // namespace gc

@@ -2,10 +2,13 @@
 
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "context.h"
 #include "error.h"
+#include "graph_exit.h"
+#include "head.h"
 #include "sampler.h"
 #include "verify.h"
 
@@ -13,8 +16,10 @@ namespace gc {
 
 class Drafter {
 public:
-    // Shares the KV cache of the target's context, which must outlive it.
-    Drafter(llama_model *model, llama_context *target, const ContextOptions &options);
+    // Shares the KV cache of the target's context, which must outlive it. With a head, llama.cpp's
+    // passes end before its own, which scores the whole vocabulary.
+    Drafter(llama_model *model, llama_context *target, const ContextOptions &options,
+            std::shared_ptr<const HeadWeights> head);
 
     // Drafts up to n tokens that follow last_token at the given position. The target's cache must
     // hold exactly the positions before it; hidden is the target's hidden row that produced
@@ -45,15 +50,25 @@ public:
         return drafts_;
     }
 
+    // How many of the last drafts the head over clusters scored.
+    int32_t n_clustered() const { return n_clustered_; }
+
 private:
     void begin(const std::vector<float> &hidden);
     llama_token step(llama_token token, llama_pos position, Sampler &sampler, Random &random);
+    void score_clusters(Sampler &sampler, Distribution &q);
+    void score_vocabulary(Sampler &sampler, Distribution &q);
 
+    std::unique_ptr<Head> head_;  // null: llama.cpp's alone
+    GraphExit exit_;
     ContextPtr context_;
     int32_t n_vocab_;
     Batch batch_;
     std::vector<float> state_;
+    std::vector<float> norm_;  // what the drafter's last norm holds, for the head
     std::vector<Draft> drafts_;
+    std::vector<Distribution> spare_;  // of earlier drafts, whose memory is used again
+    int32_t n_clustered_ = 0;
 };
 
 }  // namespace gc

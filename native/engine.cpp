@@ -4,8 +4,11 @@
 #include <cstdlib>
 #include <set>
 #include <string_view>
+#include <utility>
 
+#include "clusters.h"
 #include "error.h"
+#include "head.h"
 #include "log.h"
 
 namespace gc {
@@ -51,6 +54,9 @@ Engine::Engine(const char *target_path, const char *drafter_path)
             llama_model_n_embd_out(drafter_.get()) != llama_model_n_embd(target_.get())) {
             throw Error(GC_LOAD_FAILED, "the drafter belongs to another target");
         }
+        if (llama_model_meta_val_str(drafter_.get(), kCentroidCount, nullptr, 0) >= 0) {
+            set_clusters(trained_clusters(GgufFile(drafter_path_)));
+        }
     }
     for (llama_token token = 0; token < vocab_size(); ++token) {
         if (is_marker(token)) {
@@ -60,6 +66,19 @@ Engine::Engine(const char *target_path, const char *drafter_path)
             ends_.push_back(token);
         }
     }
+}
+
+void Engine::set_clusters(Clusters clusters) {
+    if (drafter_ == nullptr) {
+        throw Error(GC_BAD_ARGUMENT, "clusters are of use to a drafter only");
+    }
+    const GgufFile file(drafter_path_);
+    auto head = std::make_shared<const HeadWeights>(file, std::move(clusters));
+    if (head->embedding.n_rows() != vocab_size() ||
+        head->projection.n_rows() != llama_model_n_embd_out(drafter_.get())) {
+        file.fail("is not the drafter that was loaded");
+    }
+    head_ = std::move(head);
 }
 
 llama_token Engine::control_token(const char *spelling) const {

@@ -13,6 +13,9 @@
 
 namespace gc {
 
+struct Clusters;
+struct HeadWeights;
+
 struct ModelDeleter {
     void operator()(llama_model *model) const { llama_model_free(model); }
 };
@@ -24,11 +27,17 @@ public:
     // GC_LOAD_FAILED. drafter_path may be null.
     Engine(const char *target_path, const char *drafter_path);
 
+    // Gives the drafter a head over these clusters. Throws Error(GC_BAD_ARGUMENT) without a
+    // drafter, GC_LOAD_FAILED where they do not fit it.
+    void set_clusters(Clusters clusters);
+
     const std::string &target_path() const { return target_path_; }
     const std::string &drafter_path() const { return drafter_path_; }
     llama_model *target() const { return target_.get(); }
     llama_model *drafter() const { return drafter_.get(); }
     const llama_vocab *vocab() const { return vocab_; }
+    // Null without a drafter, and for one that has no clusters.
+    const std::shared_ptr<const HeadWeights> &head() const { return head_; }
     int32_t vocab_size() const { return llama_vocab_n_tokens(vocab_); }
 
     int32_t n_layers() const { return llama_model_n_layer(target_.get()); }
@@ -57,6 +66,7 @@ private:
     const std::string drafter_path_;  // empty without a drafter
     ModelPtr target_;
     ModelPtr drafter_;
+    std::shared_ptr<const HeadWeights> head_;
     const llama_vocab *vocab_ = nullptr;
     int32_t first_skipped_layer_ = 0;
     std::map<std::string, llama_token> markers_;  // by spelling

@@ -91,6 +91,36 @@ GC_API gc_status gc_grammar_allowed(const gc_engine *engine, const char *grammar
 GC_API gc_status gc_grammar_walk(const gc_engine *engine, const char *grammar, uint64_t seed,
                                  int32_t max_tokens, int32_t *tokens, int32_t *n_tokens);
 
+// ---- head of the drafter ------------------------------------------------------------------------
+
+// Clusters of a drafter's tokens, all of one size. A drafter scores the tokens of the best ones.
+typedef struct gc_clusters {
+    int32_t count;
+    int32_t top;               // how many are the best
+    const float *centroids;    // count rows as wide as the drafter
+    const int32_t *ordering;   // every token once: those of the first cluster, of the second, ...
+    int32_t n_centroid_items;  // numbers in centroids
+    int32_t n_tokens;          // numbers in ordering
+} gc_clusters;
+
+// Gives the engine's drafter these clusters in place of those in its file, if it has any there, for
+// the sessions that are opened from now on. GC_LOAD_FAILED where they do not fit.
+GC_API gc_status gc_engine_set_clusters(gc_engine *engine, const gc_clusters *clusters);
+// Groups the tokens of a drafter's file by their embedding rows; count divides the vocabulary.
+// Takes seconds, and stops with GC_CANCELLED soon after *stop became true. Needs no engine.
+GC_API gc_status gc_cluster_tokens(const char *drafter_path, int32_t count,
+                                   const volatile bool *stop, float *centroids,
+                                   int32_t n_centroid_items, int32_t *ordering, int32_t n_tokens);
+
+// What the head makes of one hidden row, as wide as the drafter, for tests: the tokens of the best
+// clusters, ascending, and their logits, of which up to capacity are written; *n_out is how many
+// there are. next_state, unless NULL, has room for a hidden row of the target.
+GC_API gc_status gc_head_score(const gc_engine *engine, const float *hidden, int32_t *ids,
+                               float *logits, int32_t capacity, int32_t *n_out, float *next_state);
+// In how many of n_rows hidden rows the likeliest token of all is among those that the head scores.
+GC_API gc_status gc_head_recall(const gc_engine *engine, const float *hidden, int32_t n_rows,
+                                int32_t *n_found);
+
 // ---- session ------------------------------------------------------------------------------------
 
 typedef enum gc_kv_type { GC_KV_F16 = 0, GC_KV_Q8_0 = 1 } gc_kv_type;
@@ -110,6 +140,7 @@ typedef struct gc_session_params {
     bool trace_logits;        // fill gc_token.logits_hash
     bool trace_acceptance;    // fill the expectations of gc_stats
     bool no_early_exit;       // prefill computes every layer, in the same passes: to compare
+    bool dense_head;          // draft from the whole vocabulary, not from the best clusters
     // The graph's node after which a prefill pass ends, for tests; NULL: the right one.
     const char *exit_node;
 } gc_session_params;
@@ -164,6 +195,7 @@ typedef struct gc_stats {
     int64_t rounds;            // verification passes
     int64_t parked_rounds;     // of them, in which drafting was parked
     int64_t drafted;
+    int64_t clustered;  // of them, drawn from the best clusters, not from the whole vocabulary
     int64_t accepted;
     int64_t drafted_by_position[GC_MAX_DRAFT];
     int64_t accepted_by_position[GC_MAX_DRAFT];
@@ -268,6 +300,14 @@ GC_API gc_status gc_shape_row(const float *logits, int32_t n_vocab, const gc_sam
 // temperature 1, for tests.
 GC_API gc_status gc_best_tokens(const float *logits, int32_t n_vocab, int32_t n, int32_t *ids,
                                 float *logprobs, int32_t *n_out);
+
+// The distribution that sampling makes of logits behind a prompt and an answer so far, for tests:
+// tokens holds both. ids names the tokens that the n logits belong to, ascending; NULL: all.
+// Writes up to capacity tokens, ascending, and their probabilities; *n_out is how many there are.
+GC_API gc_status gc_sample_row(const gc_engine *engine, const gc_sampling *sampling,
+                               const int32_t *tokens, int32_t n_prompt, int32_t n_answer,
+                               const int32_t *ids, const float *logits, int32_t n, int32_t *out,
+                               double *probabilities, int32_t capacity, int32_t *n_out);
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,8 @@ public:
     class Armed {
     public:
         explicit Armed(GraphExit &exit) : Armed(exit, nullptr, 0) {}
-        // Copies the node's first n_floats to rows as well, unless it holds fewer or no F32.
+        // Copies the node's first n_floats to rows as well; one that holds fewer, or no F32, is not
+        // the node.
         Armed(GraphExit &exit, float *rows, size_t n_floats);
         ~Armed() { exit_.armed_ = false; }
         Armed(const Armed &) = delete;
@@ -36,22 +37,20 @@ public:
         GraphExit &exit_;
     };
 
-    // Of the last pass that ran armed: whether it met the node, without which it was complete, and
-    // whether the rows were copied.
+    // Whether the last pass that ran armed met the node, without which it was complete.
     bool reached() const { return reached_; }
-    bool copied() const { return copied_; }
 
     // A ggml_backend_sched_eval_callback; self is the GraphExit.
     static bool on_node(ggml_tensor *node, bool ask, void *self);
 
 private:
     bool wants(const ggml_tensor *node) const;
+    bool can_copy(const ggml_tensor *node) const;
     void reach(const ggml_tensor *node);
 
     const std::string node_;
     bool armed_ = false;
     bool reached_ = false;
-    bool copied_ = false;
     float *rows_ = nullptr;
     size_t n_floats_ = 0;
 };

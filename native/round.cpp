@@ -91,7 +91,7 @@ void Session::distribution(const int32_t *path, int32_t n_path, Distribution &p)
         if (row == nullptr) {
             throw Error(GC_DECODE_FAILED, "the target's pass returned no logits");
         }
-        sampler_->distribution(row, n_vocab, p);
+        sampler_->distribution({row, n_vocab}, p);
     } catch (...) {
         roll_back(n_cached());
         sampler_->rewind();
@@ -143,8 +143,11 @@ const std::vector<Draft> &Session::draft(int32_t n) {
     }
     const Stopwatch stopwatch(stats_.draft_s);
     try {
-        return drafter_->draft(committed_.back(), n_cached(), hidden_, n, *sampler_, random_,
-                               [this](llama_token token) { return engine_->is_end(token); });
+        const std::vector<Draft> &drafts =
+            drafter_->draft(committed_.back(), n_cached(), hidden_, n, *sampler_, random_,
+                            [this](llama_token token) { return engine_->is_end(token); });
+        stats_.clustered += drafter_->n_clustered();
+        return drafts;
     } catch (const Error &error) {
         // The drafter starts from what the target computed.
         blame(all_finite(hidden_) ? engine_->drafter_path() : engine_->target_path(), error);
@@ -184,7 +187,7 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
     const auto target_at = [&](int32_t n, Distribution &p) {
         follow(drafts, n);
         try {
-            sampler_->distribution(logits + static_cast<size_t>(n) * n_vocab, n_vocab, p,
+            sampler_->distribution({logits + static_cast<size_t>(n) * n_vocab, n_vocab}, p,
                                    &summaries[static_cast<size_t>(n)]);
         } catch (const Error &error) {
             // Fatal once the answer is there: drafts that lead there may yet be rejected.

@@ -19,14 +19,13 @@ void add(std::unordered_map<int32_t, int32_t> &counts, int32_t token, int32_t n)
     }
 }
 
-// The n best ids of a row; ties go to the smaller id.
-std::vector<int32_t> best(const float *logits, int32_t n_vocab, int32_t n,
-                          const RowSummary &summary) {
+// The tokens of a row's n best logits; ties go to the smaller id.
+std::vector<int32_t> best(const LogitRow &row, int32_t n, const RowSummary &summary) {
     std::vector<TokenLogprob> found;
-    best_tokens(logits, n_vocab, n, summary, found);
+    best_tokens(row.logits, row.n, n, summary, found);
     std::vector<int32_t> ids;
     for (const TokenLogprob &token : found) {
-        ids.push_back(token.id);
+        ids.push_back(row.id(token.id));
     }
     return ids;
 }
@@ -111,60 +110,67 @@ void Sampler::commit(int32_t token) {
     remember(token);
 }
 
-void Sampler::set(float *logits, int32_t token, float value) {
-    edits_.push_back({token, logits[token]});
-    logits[token] = value;
+void Sampler::set(float *logit, float value) {
+    edits_.push_back({logit, *logit});
+    *logit = value;
 }
 
 // Applies what concerns single tokens; edits_ restores the row when undone in reverse.
-void Sampler::edit(float *logits, int32_t n_vocab) {
+void Sampler::edit(const LogitRow &row) {
     edits_.clear();
     for (const LogitBias &bias : options_.bias) {
-        if (bias.token < n_vocab) {
-            set(logits, bias.token, logits[bias.token] + bias.value);
+        if (float *logit = row.find(bias.token)) {
+            set(logit, *logit + bias.value);
         }
     }
     if (options_.repeat_penalty != 1.0f) {
         for (const auto &[token, count] : window_) {
-            const float logit = logits[token];
-            set(logits, token,
-                logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty);
+            if (float *logit = row.find(token)) {
+                set(logit, *logit > 0.0f ? *logit / options_.repeat_penalty
+                                         : *logit * options_.repeat_penalty);
+            }
         }
     }
     if (counts_answer()) {
         for (const auto &[token, count] : answer_) {
-            set(logits, token,
-                logits[token] - options_.presence_penalty -
-                    static_cast<float>(count) * options_.frequency_penalty);
+            if (float *logit = row.find(token)) {
+                set(logit, *logit - options_.presence_penalty -
+                               static_cast<float>(count) * options_.frequency_penalty);
+            }
         }
     }
     // A thought is no answer: under a grammar the turn cannot end inside of it.
     const bool in_thought = grammar_ != nullptr && grammar_->waits();
     if (answer_length() < options_.min_tokens || in_thought) {
         for (const int32_t token : engine_.ends()) {
-            set(logits, token, -INFINITY);
+            if (float *logit = row.find(token)) {
+                set(logit, -INFINITY);
+            }
         }
     }
 }
 
-void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out, RowSummary *raw) {
-    edit(logits, n_vocab);
+void Sampler::distribution(const LogitRow &row, Distribution &out, RowSummary *raw) {
+    edit(row);
     const auto restore = [&] {
         for (auto edit = edits_.rbegin(); edit != edits_.rend(); ++edit) {
-            logits[edit->token] = edit->original;
+            *edit->logit = edit->original;
         }
     };
     try {
         if (grammar_ != nullptr && !grammar_->waits()) {
-            shape_allowed(logits, n_vocab, out, raw);
+            shape_allowed(row, out, raw);
         } else {
-            shape(logits, n_vocab, options_.shaping, out, raw);
+            shape(row.logits, row.n, options_.shaping, out, raw);
+            for (Candidate &candidate : out) {
+                candidate.id = row.id(candidate.id);
+            }
         }
     } catch (const Error &error) {
         restore();
         const bool damaged =
-            std::any_of(logits, logits + n_vocab, [](float x) { return !(x < INFINITY); }) ||
-            std::all_of(logits, logits + n_vocab, [](float x) { return x == -INFINITY; });
+            std::any_of(row.logits, row.logits + row.n, [](float x) { return !(x < INFINITY); }) ||
+            std::all_of(row.logits, row.logits + row.n, [](float x) { return x == -INFINITY; });
         if (error.status == GC_BAD_LOGITS && !damaged && !edits_.empty()) {
             throw Error(GC_NO_TOKEN, "every token that could come next is banned");
         }
@@ -175,33 +181,35 @@ void Sampler::distribution(float *logits, int32_t n_vocab, Distribution &out, Ro
     }
     restore();
     if (raw != nullptr && !edits_.empty()) {
-        *raw = summarise(logits, n_vocab);
+        *raw = summarise(row.logits, row.n);
     }
 }
 
 // The distribution over the tokens that the grammar allows. Filters that keep few tokens need to
 // know few of them: often enough of the best are allowed.
-void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &out,
-                            RowSummary *summary) {
+void Sampler::shape_allowed(const LogitRow &row, Distribution &out, RowSummary *summary) {
     const Sampling &shaping = options_.shaping;
     int32_t wanted = shaping.temperature == 0.0f ? 1 : shaping.top_k;
-    if (wanted <= 0 || wanted > n_vocab) {
-        wanted = n_vocab;
+    if (wanted <= 0 || wanted > row.n) {
+        wanted = row.n;
     }
-    const RowSummary whole = summarise(logits, n_vocab);  // throws on a damaged row
+    const RowSummary whole = summarise(row.logits, row.n);  // throws on a damaged row
     if (summary != nullptr) {
         *summary = whole;
     }
-    const auto banned = [&](int32_t id) { return logits[id] == -INFINITY; };
     std::vector<int32_t> ids;
-    if (wanted < n_vocab) {
-        ids = best(logits, n_vocab, std::min(std::max(kFirstLook, wanted), n_vocab), whole);
+    if (wanted < row.n) {
+        ids = best(row, std::min(std::max(kFirstLook, wanted), row.n), whole);
         grammar_->keep_allowed(ids);
     }
     if (static_cast<int32_t>(ids.size()) < wanted) {
         ids = grammar_->allowed();
     }
-    ids.erase(std::remove_if(ids.begin(), ids.end(), banned), ids.end());
+    const auto impossible = [&](int32_t id) {
+        const float *logit = row.find(id);
+        return logit == nullptr || *logit == -INFINITY;
+    };
+    ids.erase(std::remove_if(ids.begin(), ids.end(), impossible), ids.end());
     if (ids.empty()) {
         throw Error(GC_NO_TOKEN, answer_length() < options_.min_tokens
                                      ? "the grammar ends before the answer has its minimum length"
@@ -209,7 +217,8 @@ void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &
     }
     std::sort(ids.begin(), ids.end());
     std::vector<float> allowed(ids.size());
-    std::transform(ids.begin(), ids.end(), allowed.begin(), [&](int32_t id) { return logits[id]; });
+    std::transform(ids.begin(), ids.end(), allowed.begin(),
+                   [&](int32_t id) { return *row.find(id); });
     shape(allowed.data(), static_cast<int32_t>(ids.size()), shaping, out);
     for (Candidate &candidate : out) {
         candidate.id = ids[static_cast<size_t>(candidate.id)];

@@ -14,6 +14,7 @@
 
 #include "engine.h"
 #include "grammar.h"
+#include "logit_row.h"
 #include "shape.h"
 
 namespace gc {
@@ -49,7 +50,7 @@ public:
     // The distribution that a row stands for, after the timeline and all pushed tokens, and unless
     // raw is null what the row is without any rule. The row is changed and restored. Throws Error:
     // GC_BAD_LOGITS where the row is damaged, GC_NO_TOKEN where nothing is left to be drawn.
-    void distribution(float *logits, int32_t n_vocab, Distribution &out, RowSummary *raw = nullptr);
+    void distribution(const LogitRow &row, Distribution &out, RowSummary *raw = nullptr);
 
     int32_t n_logprobs() const { return options_.n_logprobs; }
 
@@ -61,7 +62,7 @@ public:
 
 private:
     struct Edit {
-        int32_t token;
+        float *logit;
         float original;
     };
 
@@ -70,10 +71,9 @@ private:
     void count(size_t size, int32_t n);
     void remember(int32_t token);
     void forget();
-    void edit(float *logits, int32_t n_vocab);
-    void set(float *logits, int32_t token, float value);
-    void shape_allowed(const float *logits, int32_t n_vocab, Distribution &out,
-                       RowSummary *summary);
+    void edit(const LogitRow &row);
+    void set(float *logit, float value);
+    void shape_allowed(const LogitRow &row, Distribution &out, RowSummary *summary);
 
     const Engine &engine_;
     const SamplerOptions options_;

@@ -66,14 +66,14 @@ Session::Session(std::shared_ptr<const Engine> engine, const gc_session_params &
       exit_(exit_node(*engine_, params)),
       batch_(kBatch, 0),
       sampler_(std::make_unique<Sampler>(*engine_, SamplerOptions())) {
-    ContextOptions options = context_options(params, &cancel_, &exit_);
+    const ContextOptions options = context_options(params, &cancel_, &exit_);
     target_ = make_context(engine_->target(), options, nullptr);
     memory_ = llama_get_memory(target_.get());
     // Masked, the last layer computes only the rows that are asked for, hidden rows or not.
     llama_set_embeddings_nextn(target_.get(), engine_->drafter() != nullptr, /*masked=*/true);
     if (engine_->drafter() != nullptr) {
-        options.exit = nullptr;
-        drafter_ = std::make_unique<Drafter>(engine_->drafter(), target_.get(), options);
+        drafter_ = std::make_unique<Drafter>(engine_->drafter(), target_.get(), options,
+                                             params.dense_head ? nullptr : engine_->head());
     }
 }
 

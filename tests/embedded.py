@@ -38,10 +38,17 @@ def chat_tokens(engine: Engine, prompt: str) -> list[int]:
 
 
 def open_handle(
-    engine: Engine, *, n_ctx: int = 1024, exact: bool = False, trace: bool = False
+    engine: Engine,
+    *,
+    n_ctx: int = 1024,
+    exact: bool = False,
+    trace: bool = False,
+    dense: bool = False,
 ) -> SessionHandle:
-    """A native session without the Python session around it."""
-    params = SessionParams(n_ctx=n_ctx, n_threads=1, exact=exact, trace_logits=trace)
+    """A native session without the Python session around it; drafts come from clusters."""
+    params = SessionParams(
+        n_ctx=n_ctx, n_threads=1, exact=exact, trace_logits=trace, dense_head=dense
+    )
     handle = SessionHandle(engine._handle, params)
     handle.set_sampling(NATIVE_GREEDY)
     return handle

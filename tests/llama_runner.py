@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,34 @@ def loaded(path: Path) -> Iterator[Any]:
         lib.llama_model_free(model)
 
 
+class LastNorm:
+    """The drafter's last norm in the last pass of a context, float32 [width]: what its head reads.
+
+    Passes complete all the same.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.row = np.zeros(width, np.float32)
+        folder = os.path.join(os.path.dirname(lib.__file__), "lib")
+        ggml = ctypes.CDLL(os.path.join(folder, "libggml-base.so.0"))
+        ggml.ggml_get_name.restype = ctypes.c_char_p
+        ggml.ggml_get_name.argtypes = [ctypes.c_void_p]
+        ggml.ggml_backend_tensor_get.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_size_t] * 2
+        ggml.ggml_backend_tensor_get.restype = None
+
+        def seen(node: int, ask: bool, _data: int | None) -> bool:
+            ours = ggml.ggml_get_name(node) == b"result_norm"
+            if ours and not ask:
+                ggml.ggml_backend_tensor_get(node, self.row.ctypes.data, 0, self.row.nbytes)
+            return ours or not ask
+
+        self.callback = ctypes.CFUNCTYPE(
+            ctypes.c_bool, ctypes.c_void_p, ctypes.c_bool, ctypes.c_void_p
+        )(seen)
+
+
 @contextlib.contextmanager
-def context(model: Any, other: Any = None) -> Iterator[Any]:
+def context(model: Any, other: Any = None, watch: LastNorm | None = None) -> Iterator[Any]:
     """A context; with `other`, the drafter's context on the target context `other`."""
     params = lib.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = _CONTEXT
@@ -53,6 +80,8 @@ def context(model: Any, other: Any = None) -> Iterator[Any]:
     params.swa_full = True
     if other is not None:
         params.ctx_type, params.ctx_other = 1, other
+    if watch is not None:
+        params.cb_eval = ctypes.cast(watch.callback, type(params.cb_eval))
     created = lib.llama_init_from_model(model, params)
     if not created:
         raise OSError("llama.cpp creates no context")

@@ -4,32 +4,46 @@ from __future__ import annotations
 
 import llama_runner
 import numpy as np
+import pytest
 from embedded import DRAFTER, PROMPTS, TARGET, chat_tokens, open_handle
+from library_head import score
 
 from gemmachat import Engine
+from gemmachat.bridge import EngineHandle
 
 N_DRAFT = 4
 
 
-def stock_drafts(target, drafter, tokens: list[int], n_vocab: int, hidden: int) -> list[int]:
-    """Greedy drafts after `tokens`: each step takes the state that the one before it returned."""
-    with llama_runner.context(target) as context, llama_runner.context(drafter, context) as mtp:
+def stock_drafts(
+    target, drafter, tokens: list[int], n_vocab: int, hidden: int, head: EngineHandle | None
+) -> list[int]:
+    """Greedy drafts after `tokens`: each step takes the state that the one before it returned.
+
+    With a head they are chosen among the tokens of its best clusters.
+    """
+    watch = llama_runner.LastNorm(llama_runner.lib.llama_model_n_embd(drafter))
+    with (
+        llama_runner.context(target) as context,
+        llama_runner.context(drafter, context, watch) as mtp,
+    ):
         _, states = llama_runner.prefill(context, tokens[:-1], n_vocab, hidden)
         state, token, drafts = states[-1], tokens[-1], []
         for _ in range(N_DRAFT):
             logits, state = llama_runner.draft(mtp, token, state, len(tokens) - 1, n_vocab)
-            token = int(np.argmax(logits))
+            ids = np.arange(n_vocab) if head is None else score(head, watch.row, hidden).ids
+            token = int(ids[np.argmax(logits[ids])])
             drafts.append(token)
     return drafts
 
 
-def test_as_many_drafts_are_accepted_as_stock_drafts_match_the_targets_text():
+@pytest.mark.parametrize("dense", [True, False])
+def test_as_many_drafts_are_accepted_as_stock_drafts_match_the_targets_text(dense: bool):
     with Engine.load(TARGET, DRAFTER, threads=1) as engine:
         n_vocab, ends = engine.vocab.size, engine.vocab.is_end
         cases = []
         for prompt in PROMPTS[:20]:
             tokens = chat_tokens(engine, prompt)
-            handle = open_handle(engine)
+            handle = open_handle(engine, dense=dense)
             for lead in (1, 5, 9):  # the first round after a prompt drafts nothing
                 handle.sync(tokens)
                 start = [*tokens, *(t.id for _ in range(lead) for t in handle.step(0, 1))]
@@ -39,13 +53,16 @@ def test_as_many_drafts_are_accepted_as_stock_drafts_match_the_targets_text():
                 handle.sync(tokens)
                 assert [t.id for _ in range(lead) for t in handle.step(0, 1)] == start[-lead:]
                 handle.step(N_DRAFT, 100)
-                cases.append((start, greedy, handle.stats().accepted))
+                stats = handle.stats()
+                assert stats.clustered == (0 if dense else stats.drafted)
+                cases.append((start, greedy, stats.accepted))
             handle.free()
+    head = None if dense else EngineHandle(TARGET, DRAFTER)
     with llama_runner.loaded(TARGET) as target, llama_runner.loaded(DRAFTER) as drafter:
         hidden = llama_runner.lib.llama_model_n_embd(target)
         same = 0
         for start, greedy, accepted in cases:
-            drafts = stock_drafts(target, drafter, start, n_vocab, hidden)
+            drafts = stock_drafts(target, drafter, start, n_vocab, hidden, head)
             matching = next((i for i in range(N_DRAFT) if drafts[i] != greedy[i]), N_DRAFT)
             same += matching == accepted
     assert len(cases) > 30

@@ -17,6 +17,7 @@ KEYS = [
     *("total_s", "rounds", "drafted", "accepted", "acceptance_rate", "mean_accepted_length"),
     *("accepted_by_position", "draft_s", "verify_s", "sample_s", "draft_policy"),
     *("exited_tokens", "early_exit"),
+    "draft_head",
 ]
 
 

@@ -1,0 +1,174 @@
+"""Clusters of a drafter's tokens, for files that carry no centroids: computed once and kept.
+
+A drafter's head scores the tokens of the best clusters instead of the whole vocabulary. Any tokens
+may be drafted without a change to what is drawn, so clusters need not be good to be safe.
+
+The file that keeps them has this header, then float32 centroids [count, width], then int32 tokens
+in the order of their clusters; everything little-endian.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import secrets
+import struct
+import sys
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gemmachat import bridge
+from gemmachat.errors import DamagedFileError
+
+if TYPE_CHECKING:
+    from gemmachat.gguf_types import GgufInfo
+
+TOKENS_PER_CLUSTER = 128
+TOP_SHARE = 3 / 128
+"""How many of the computed clusters are looked into: half as many again as of trained ones."""
+
+_FEWEST = 32_768  # tokens: less would gain little
+_WIDEST = 256  # drafters of the E-series; larger ones were trained to choose from all tokens
+_EMBEDDING = "token_embd.weight"
+_MAGIC = b"GCCLUST1"
+_CHECKSUM = hashlib.sha256().digest_size
+_HEADER = struct.Struct("<8s3IQq32s")  # count, width, tokens, bytes and mtime of the file, sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Equally large groups of all tokens."""
+
+    count: int
+    centroids: array[float]
+    """Single precision, `count` rows as wide as the drafter."""
+    ordering: array[int]
+    """Every token once: those of the first cluster, of the second, and so on."""
+
+    @property
+    def top(self) -> int:
+        """How many of them a head looks into."""
+        return max(round(self.count * TOP_SHARE), 1)
+
+
+def lacks_clusters(drafter: GgufInfo) -> bool:
+    """Whether a drafter would draft faster with clusters and its file has none."""
+    shape = drafter.tensors[_EMBEDDING].shape
+    return (
+        shape[0] <= _WIDEST
+        and shape[1] >= _FEWEST
+        and shape[1] % TOKENS_PER_CLUSTER == 0
+        and f"{drafter.architecture}.masked_embedding.centroid_count" not in drafter.metadata
+    )
+
+
+def provide(drafter: GgufInfo, stop: bridge.Stop) -> Clusters:
+    """The clusters of a drafter's file: those that are kept, else computed now and kept.
+
+    Computing takes seconds, beside other threads, and raises `bridge.CancelledError` soon after
+    `stop` was set. Raises `DamagedFileError` on a drafter that cannot be used. Where there is no
+    place to keep them, they are computed every time.
+    """
+    return find(drafter) or _compute(drafter, stop)
+
+
+def find(drafter: GgufInfo) -> Clusters | None:
+    """The clusters that were kept for this state of the drafter's file, if they are sound."""
+    for place in places(drafter.path):
+        try:
+            found = _read(place, _header(drafter))
+        except OSError:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def places(drafter: Path) -> list[Path]:
+    """Where clusters are kept: beside the drafter, else in the user's cache."""
+    here = drafter.absolute()
+    digest = hashlib.sha256(os.fsencode(here)).hexdigest()[:16]
+    return [
+        here.with_name(f"{here.name}.clusters"),
+        _cache_folder() / f"{here.stem}-{digest}.clusters",
+    ]
+
+
+def _compute(drafter: GgufInfo, stop: bridge.Stop) -> Clusters:
+    header = _header(drafter)
+    width, n_tokens = drafter.tensors[_EMBEDDING].shape
+    count = n_tokens // TOKENS_PER_CLUSTER
+    found = Clusters(count, *bridge.cluster_tokens(drafter.path, count, width, n_tokens, stop))
+    if _header(drafter) != header:
+        raise DamagedFileError(f"{drafter.path} changed while it was read: load it again")
+    for place in places(drafter.path):
+        try:
+            _write(place, header, found)
+            break
+        except OSError:
+            continue
+    return found
+
+
+def _header(drafter: GgufInfo) -> bytes:
+    """What the file of this drafter's clusters begins with, but for the checksum."""
+    width, n_tokens = drafter.tensors[_EMBEDDING].shape
+    count = n_tokens // TOKENS_PER_CLUSTER
+    state = drafter.path.stat()
+    size, changed = state.st_size, state.st_mtime_ns
+    return _HEADER.pack(_MAGIC, count, width, n_tokens, size, changed, b"")[:-_CHECKSUM]
+
+
+def _read(place: Path, header: bytes) -> Clusters | None:
+    """None where the file is of another state of the drafter, or damaged."""
+    _, count, width, n_tokens, _, _, _ = _HEADER.unpack(header + bytes(_CHECKSUM))
+    n_floats = count * width
+    if not place.is_file() or place.stat().st_size != _HEADER.size + 4 * (n_floats + n_tokens):
+        return None
+    data = place.read_bytes()
+    payload = data[_HEADER.size :]
+    if data[: _HEADER.size] != header + hashlib.sha256(payload).digest():
+        return None
+    centroids, ordering = array("f"), array("i")
+    centroids.frombytes(payload[: 4 * n_floats])
+    ordering.frombytes(payload[4 * n_floats :])
+    _to_native(centroids, ordering)
+    each_once = sorted(ordering) == list(range(n_tokens))
+    if not each_once or not all(map(math.isfinite, centroids)):
+        return None
+    return Clusters(count, centroids, ordering)
+
+
+def _write(place: Path, header: bytes, clusters: Clusters) -> None:
+    """Publish the file whole or not at all. Raises OSError."""
+    centroids, ordering = clusters.centroids[:], clusters.ordering[:]
+    _to_native(centroids, ordering)
+    payload = centroids.tobytes() + ordering.tobytes()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f".{place.name}-{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(header + hashlib.sha256(payload).digest() + payload)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(place)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _to_native(*arrays: array[float] | array[int]) -> None:
+    """Between little-endian and this machine's order, either way."""
+    if sys.byteorder == "big":
+        for items in arrays:
+            items.byteswap()
+
+
+def _cache_folder() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "gemmachat"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "gemmachat"
