@@ -14,6 +14,7 @@ namespace {
 // states, each of a few dozen places.
 constexpr int64_t kMaxWork = 20'000'000;
 constexpr size_t kMaxPlaces = 1 << 17;  // of a state
+constexpr size_t kMaxTotalPlaces = 1 << 23;
 constexpr size_t kMaxStates = 1 << 16;
 constexpr size_t kMaxFrames = 1 << 20;
 
@@ -99,7 +100,9 @@ int32_t Automaton::number(Places places) {
     const auto [found, is_new] =
         numbers_.emplace(std::move(places), static_cast<int32_t>(states_.size()));
     if (is_new) {
-        if (states_.size() == kMaxStates) {
+        n_places_ += found->first.size();
+        if (states_.size() == kMaxStates || n_places_ > kMaxTotalPlaces) {
+            n_places_ -= found->first.size();
             numbers_.erase(found);
             fail();
         }
@@ -128,12 +131,14 @@ int32_t Automaton::pushed(int32_t node, int32_t stack) {
 }
 
 bool Automaton::crowded() const {
-    return states_.size() > kMaxStates / 4 || frames_.size() > kMaxFrames / 4;
+    return states_.size() > kMaxStates / 4 || n_places_ > kMaxTotalPlaces / 4 ||
+           frames_.size() > kMaxFrames / 4;
 }
 
 void Automaton::clear() {
     states_.clear();
     numbers_.clear();
+    n_places_ = 0;
     stacks_.clear();
     frames_ = {{GrammarProgram::kReturn, kEmptyStack}};
 }

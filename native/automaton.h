@@ -81,6 +81,7 @@ private:
     const GrammarProgram program_;
     std::vector<State> states_;
     std::map<Places, int32_t> numbers_;
+    size_t n_places_ = 0;        // of all states
     std::vector<Frame> frames_;  // a stack is its top frame; frame 0 is the empty stack
     std::unordered_map<uint64_t, int32_t> stacks_;
     int32_t start_ = kDead;
