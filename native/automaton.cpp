@@ -10,16 +10,16 @@ namespace gc {
 
 namespace {
 
-// What a grammar may take: about a second, and about a hundred megabytes. JSON takes a few hundred
-// states, each of a few dozen places.
-constexpr int64_t kMaxWork = 20'000'000;
+// What a grammar may take: about half a second for a row, and about a hundred megabytes. JSON takes
+// a few hundred states, each of a few dozen places.
+constexpr int64_t kMaxWork = 5'000'000;
 constexpr size_t kMaxPlaces = 1 << 17;  // of a state
 constexpr size_t kMaxTotalPlaces = 1 << 23;
 constexpr size_t kMaxStates = 1 << 16;
 constexpr size_t kMaxFrames = 1 << 20;
 
 [[noreturn]] void fail() {
-    throw Error(GC_BAD_ARGUMENT,
+    throw Error(GC_TOO_COMPLEX,
                 "the grammar is too complex: its text can be read in too many ways");
 }
 
@@ -32,7 +32,7 @@ Automaton::Automaton(GrammarProgram program) : program_(std::move(program)) {
 
 void Automaton::try_rules() {
     for (const GrammarNode &node : program_.nodes) {
-        if (node.kind == GrammarNode::Kind::kCall && work_ < kMaxWork / 10) {
+        if (node.kind == GrammarNode::Kind::kCall && work_ < kMaxWork / 4) {
             closed({{node.other, kEmptyStack}});
         }
     }
@@ -144,6 +144,7 @@ void Automaton::clear() {
 }
 
 void Automaton::retain(std::vector<int32_t> &states) {
+    rest();
     std::vector<Places> kept;
     for (const int32_t state : states) {
         kept.push_back(*states_[static_cast<size_t>(state)].places);

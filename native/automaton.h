@@ -22,7 +22,7 @@ class Automaton {
 public:
     static constexpr int32_t kDead = -1;
 
-    // Throws Error(GC_BAD_ARGUMENT), as next and retain do, where the grammar asks too much.
+    // Throws Error(GC_TOO_COMPLEX), as next and retain do, where the grammar asks too much.
     explicit Automaton(GrammarProgram program);
 
     // Enters every rule on its own: one that asks too much is found before a text comes to it.

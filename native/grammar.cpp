@@ -54,11 +54,11 @@ bool Grammar::may_follow(const State &state, int32_t token) {
 }
 
 void Grammar::keep_allowed(std::vector<int32_t> &ids) {
+    make_room();
     const State state = states_[depth_];
     if (state.phase == Phase::kThought) {
         return;
     }
-    automaton_.rest();
     ids.erase(
         std::remove_if(ids.begin(), ids.end(), [&](int32_t id) { return !may_follow(state, id); }),
         ids.end());
@@ -69,11 +69,16 @@ const std::vector<int32_t> &Grammar::texts_from(int32_t place) {
     if (found != texts_.end()) {
         return found->second;
     }
-    std::vector<int32_t> ids;
+    std::vector<bool> fits(static_cast<size_t>(engine_.vocab_size()));
     engine_.trie().walk(
         place, [&](int32_t at, uint8_t byte) { return automaton_.next(at, byte); },
-        [&](int32_t id) { ids.push_back(id); });
-    std::sort(ids.begin(), ids.end());
+        [&](int32_t id) { fits[static_cast<size_t>(id)] = true; });
+    std::vector<int32_t> ids;  // sorting them would take longer than all else
+    for (int32_t id = 0; id < engine_.vocab_size(); ++id) {
+        if (fits[static_cast<size_t>(id)]) {
+            ids.push_back(id);
+        }
+    }
     if (n_remembered_ + ids.size() > kMaxRemembered) {
         texts_.clear();
         n_remembered_ = 0;
@@ -83,16 +88,18 @@ const std::vector<int32_t> &Grammar::texts_from(int32_t place) {
 }
 
 std::vector<int32_t> Grammar::allowed() {
+    make_room();
     const State state = states_[depth_];
-    automaton_.rest();
     std::vector<int32_t> ids = texts_from(state.place);
+    const auto add = [&](int32_t id) {
+        ids.insert(std::lower_bound(ids.begin(), ids.end(), id), id);
+    };
     if (automaton_.accepts(state.place)) {
-        ids.insert(ids.end(), engine_.ends().begin(), engine_.ends().end());
+        std::for_each(engine_.ends().begin(), engine_.ends().end(), add);
     }
     if (state.phase == Phase::kStart) {
-        ids.push_back(options_.thought_open);
+        add(options_.thought_open);
     }
-    std::sort(ids.begin(), ids.end());
     return ids;
 }
 
@@ -117,7 +124,7 @@ Grammar::State Grammar::advanced(State state, int32_t token) {
 
 void Grammar::push(int32_t token) {
     if (depth_ == path_.size() || path_[depth_] != token) {
-        automaton_.rest();
+        make_room();
         const State next = advanced(states_[depth_], token);
         path_.resize(depth_);
         states_.resize(depth_ + 1);
@@ -132,14 +139,24 @@ void Grammar::commit(int32_t token) {
     depth_ = 0;
     states_.erase(states_.begin());
     path_.erase(path_.begin());
-    if (automaton_.crowded()) {
-        path_.clear();
-        std::vector<int32_t> places = {states_[0].place};
-        automaton_.retain(places);
-        states_ = {{states_[0].phase, places[0]}};
-        texts_.clear();
-        n_remembered_ = 0;
+}
+
+// Before more is learned, what only other places needed may have to go.
+void Grammar::make_room() {
+    automaton_.rest();
+    if (!automaton_.crowded()) {
+        return;
     }
+    std::vector<int32_t> places;
+    for (const State &state : states_) {
+        places.push_back(state.place);
+    }
+    automaton_.retain(places);
+    for (size_t i = 0; i < states_.size(); ++i) {
+        states_[i].place = places[i];
+    }
+    texts_.clear();
+    n_remembered_ = 0;
 }
 
 std::vector<int32_t> walk(const Engine &engine, const std::string &grammar, Random &random,

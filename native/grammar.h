@@ -51,6 +51,7 @@ private:
         int32_t place;  // of the automaton
     };
 
+    void make_room();
     State advanced(State state, int32_t token);
     int32_t after(int32_t place, int32_t token);
     bool opens_thought(const State &state, int32_t token) const;

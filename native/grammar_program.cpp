@@ -13,7 +13,7 @@ namespace gc {
 
 namespace {
 
-constexpr int32_t kMaxParts = 1 << 20;
+constexpr size_t kMaxParts = 1 << 22;
 
 // Compiles from the end: every part is given the node that follows it and returns where it begins.
 class Compiler {
@@ -47,9 +47,10 @@ public:
 private:
     static int32_t beginning(int32_t rule) { return 1 + rule; }
 
-    // One more node, or one more symbol that needs none.
-    void count() {
-        if (++n_parts_ > kMaxParts) {
+    // More nodes, or symbols that need none.
+    void count(size_t n = 1) {
+        n_parts_ += n;
+        if (n_parts_ > kMaxParts) {
             throw Error(GC_BAD_ARGUMENT,
                         "the grammar is too large: it has too many symbols or repetitions");
         }
@@ -73,6 +74,7 @@ private:
         constexpr int32_t kNone = -1;
         int32_t start = kNone;
         for (const GrammarSequence &way : ways) {
+            count(1 + way.size());  // what looking at it costs
             if (facts_.finite(way)) {
                 const int32_t begin = sequence(way, next);
                 start = start == kNone ? begin : split(start, begin);
@@ -146,7 +148,7 @@ private:
     const std::vector<GrammarRule> &rules_;
     const RuleFacts facts_;
     std::vector<GrammarNode> nodes_;
-    int32_t n_parts_ = 0;
+    size_t n_parts_ = 0;
 };
 
 }  // namespace

@@ -100,6 +100,9 @@ bool RuleFacts::nullable(const GrammarSequence &sequence) const {
 // Adds the rules that a sequence may call before any character.
 void RuleFacts::add_first(const GrammarSequence &sequence, std::vector<int32_t> &out) const {
     for (const GrammarSymbol &symbol : sequence) {
+        if (symbol.max == 0) {
+            continue;
+        }
         if (symbol.kind == GrammarSymbol::Kind::kRule) {
             out.push_back(symbol.rule);
         }

@@ -197,6 +197,7 @@ void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &
     if (wanted < n_vocab) {
         ids = best(logits, n_vocab, std::min(std::max(kFirstLook, wanted), n_vocab), whole);
         grammar_->keep_allowed(ids);
+        std::sort(ids.begin(), ids.end());
     }
     if (static_cast<int32_t>(ids.size()) < wanted) {
         ids = grammar_->allowed();
@@ -207,7 +208,6 @@ void Sampler::shape_allowed(const float *logits, int32_t n_vocab, Distribution &
                                      ? "the grammar ends before the answer has its minimum length"
                                      : "the grammar allows no token that could come next");
     }
-    std::sort(ids.begin(), ids.end());
     std::vector<float> allowed(ids.size());
     std::transform(ids.begin(), ids.end(), allowed.begin(), [&](int32_t id) { return logits[id]; });
     shape(allowed.data(), static_cast<int32_t>(ids.size()), shaping, out);
