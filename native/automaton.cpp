@@ -97,19 +97,24 @@ int32_t Automaton::closed(Places todo) {
 }
 
 int32_t Automaton::number(Places places) {
-    const auto [found, is_new] =
-        numbers_.emplace(std::move(places), static_cast<int32_t>(states_.size()));
-    if (is_new) {
-        n_places_ += found->first.size();
-        if (states_.size() == kMaxStates || n_places_ > kMaxTotalPlaces) {
-            n_places_ -= found->first.size();
-            numbers_.erase(found);
-            fail();
-        }
-        states_.push_back({&found->first, {}});
-        states_.back().next.fill(kUnknown);
+    const auto known = numbers_.find(places);
+    if (known != numbers_.end()) {
+        return known->second;
     }
-    return found->second;
+    if (states_.size() == kMaxStates || n_places_ + places.size() > kMaxTotalPlaces) {
+        fail();
+    }
+    const auto number = static_cast<int32_t>(states_.size());
+    states_.push_back({nullptr, {}});
+    states_.back().next.fill(kUnknown);
+    try {
+        states_.back().places = &numbers_.emplace(std::move(places), number).first->first;
+    } catch (...) {
+        states_.pop_back();
+        throw;
+    }
+    n_places_ += states_.back().places->size();
+    return number;
 }
 
 int32_t Automaton::pushed(int32_t node, int32_t stack) {
@@ -119,15 +124,17 @@ int32_t Automaton::pushed(int32_t node, int32_t stack) {
         return stack;
     }
     const uint64_t key = static_cast<uint64_t>(node) << 32 | static_cast<uint32_t>(stack);
-    const auto [found, is_new] = stacks_.emplace(key, static_cast<int32_t>(frames_.size()));
-    if (is_new) {
-        if (frames_.size() == kMaxFrames) {
-            stacks_.erase(found);
-            fail();
-        }
-        frames_.push_back({node, stack});
+    const auto known = stacks_.find(key);
+    if (known != stacks_.end()) {
+        return known->second;
     }
-    return found->second;
+    if (frames_.size() == kMaxFrames) {
+        fail();
+    }
+    const auto number = static_cast<int32_t>(frames_.size());
+    frames_.push_back({node, stack});  // of no harm if memory runs out before it has a name
+    stacks_.emplace(key, number);
+    return number;
 }
 
 bool Automaton::crowded() const {

@@ -24,6 +24,8 @@ public:
 
     // Throws Error(GC_TOO_COMPLEX), as next and retain do, where the grammar asks too much.
     explicit Automaton(GrammarProgram program);
+    Automaton(const Automaton &) = delete;  // states point into numbers_
+    Automaton &operator=(const Automaton &) = delete;
 
     // Enters every rule on its own: one that asks too much is found before a text comes to it.
     void try_rules();

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "error.h"
+
 namespace gc {
 
 namespace {
+
+constexpr size_t kMaxLooks = 1 << 26;  // at symbols
 
 void add_called(const std::vector<GrammarSequence> &alternatives, std::vector<int32_t> &out) {
     for (const GrammarSequence &sequence : alternatives) {
@@ -34,9 +38,17 @@ void find_fixpoint(const std::vector<GrammarRule> &rules, std::vector<bool> &set
         todo.push_back(static_cast<int32_t>(rule));
     }
     set.assign(rules.size(), false);
+    size_t n_looked_at = 0;
     while (!todo.empty()) {
         const auto rule = static_cast<size_t>(todo.back());
         todo.pop_back();
+        for (const GrammarSequence &sequence : rules[rule].alternatives) {
+            n_looked_at += 1 + sequence.size();
+        }
+        if (n_looked_at > kMaxLooks) {
+            throw Error(GC_BAD_ARGUMENT,
+                        "the grammar is too large: its rules refer to each other too often");
+        }
         if (!set[rule] && holds(rules[rule])) {
             set[rule] = true;
             todo.insert(todo.end(), callers[rule].begin(), callers[rule].end());
