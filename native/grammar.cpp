@@ -30,9 +30,12 @@ bool Grammar::opens_thought(const State &state, int32_t token) const {
     return state.phase == Phase::kStart && token == options_.thought_open;
 }
 
-// The place after the token's text, or Automaton::kDead. Markers have no text: as tokens they
-// structure the chat, and an answer that spells one is written with others.
+// The place after a token that is text or ends the turn, or Automaton::kDead. Markers have no text:
+// as tokens they structure the chat, and an answer that spells one is written with others.
 int32_t Grammar::after(int32_t place, int32_t token) {
+    if (engine_.is_end(token)) {
+        return automaton_.accepts(place) ? place : Automaton::kDead;
+    }
     const std::string_view text = engine_.trie().text(token);
     if (text.empty()) {
         return Automaton::kDead;
@@ -46,22 +49,16 @@ int32_t Grammar::after(int32_t place, int32_t token) {
     return place;
 }
 
-bool Grammar::may_follow(const State &state, int32_t token) {
-    if (engine_.is_end(token)) {
-        return automaton_.accepts(state.place);
-    }
-    return opens_thought(state, token) || after(state.place, token) != Automaton::kDead;
-}
-
 void Grammar::keep_allowed(std::vector<int32_t> &ids) {
     make_room();
     const State state = states_[depth_];
     if (state.phase == Phase::kThought) {
         return;
     }
-    ids.erase(
-        std::remove_if(ids.begin(), ids.end(), [&](int32_t id) { return !may_follow(state, id); }),
-        ids.end());
+    const auto forbidden = [&](int32_t id) {
+        return !opens_thought(state, id) && after(state.place, id) == Automaton::kDead;
+    };
+    ids.erase(std::remove_if(ids.begin(), ids.end(), forbidden), ids.end());
 }
 
 const std::vector<int32_t> &Grammar::texts_from(int32_t place) {
@@ -112,14 +109,11 @@ Grammar::State Grammar::advanced(State state, int32_t token) {
         state.phase = Phase::kThought;
         return state;
     }
-    if (!may_follow(state, token)) {
+    const int32_t place = after(state.place, token);
+    if (place == Automaton::kDead) {
         throw Error(GC_INTERNAL, "a token that the grammar forbids was drawn");
     }
-    state.phase = Phase::kText;
-    if (!engine_.is_end(token)) {
-        state.place = after(state.place, token);
-    }
-    return state;
+    return {Phase::kText, place};
 }
 
 void Grammar::push(int32_t token) {

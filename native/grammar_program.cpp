@@ -21,7 +21,7 @@ public:
     explicit Compiler(const std::vector<GrammarRule> &rules) : rules_(rules), facts_(rules) {}
 
     GrammarProgram program() {
-        if (!facts_.finite(0)) {
+        if (!facts_.finite().holds(0)) {
             throw Error(GC_BAD_ARGUMENT, "no text can ever complete the grammar's rule \"root\"");
         }
         const std::string recursive = facts_.left_recursive();
@@ -34,7 +34,7 @@ public:
             add({GrammarNode::Kind::kSplit});  // its beginning, known when it is compiled
         }
         for (size_t rule = 0; rule < rules_.size(); ++rule) {
-            if (facts_.finite(static_cast<int32_t>(rule))) {
+            if (facts_.finite().holds(static_cast<int32_t>(rule))) {
                 const int32_t start =
                     alternatives(rules_[rule].alternatives, GrammarProgram::kReturn);
                 nodes_[static_cast<size_t>(beginning(static_cast<int32_t>(rule)))] = {
@@ -75,7 +75,7 @@ private:
         int32_t start = kNone;
         for (const GrammarSequence &way : ways) {
             count(1 + way.size());  // what looking at it costs
-            if (facts_.finite(way)) {
+            if (facts_.finite().holds(way)) {
                 const int32_t begin = sequence(way, next);
                 start = start == kNone ? begin : split(start, begin);
             }
@@ -91,7 +91,7 @@ private:
     }
 
     int32_t repeated(const GrammarSymbol &symbol, int32_t next) {
-        if (!facts_.finite_once(symbol)) {
+        if (!facts_.finite().holds_once(symbol)) {
             return next;  // it may only be left out
         }
         int32_t start = next;
