@@ -42,6 +42,7 @@ _ERRORS: dict[int, type[GemmachatError]] = {
     5: ContextFullError,
     7: DamagedFileError,
     9: UsageError,
+    10: UsageError,
 }
 
 

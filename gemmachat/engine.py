@@ -204,6 +204,7 @@ class Session:
         self._stats = Stats()
         self._thought = _thought_marks(engine.vocab)
         self._early_exit = early_exit
+        self._think = find_control(engine.vocab, "<|think|>")
         self.n_ctx = n_ctx
 
     def generate(
@@ -239,7 +240,13 @@ class Session:
                     f"there is no token {token} to bias: the vocabulary has {self._vocab.size}"
                 )
         self._handle.set_sampling(
-            NativeSampling.of(sampling, seed, banned=self._engine.suppressed, thought=self._thought)
+            NativeSampling.of(
+                sampling,
+                seed,
+                banned=self._engine.suppressed,
+                # Only a prompt that asks for thoughts gets any before a grammar.
+                thought=self._thought if self._think in tokens else None,
+            )
         )
         self._answers += 1
         limit = min(int(max_tokens or self.n_ctx), self.n_ctx)

@@ -58,7 +58,10 @@ def convert_apart(text: str) -> str:
         raise EngineError(
             f"the JSON schema cannot be converted: its process ended with {done.returncode}"
         )
-    answer = json.loads(done.stdout)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        raise EngineError("the JSON schema cannot be converted: its process said nothing") from None
     if "refused" in answer:
         raise UsageError(answer["refused"])
     return str(answer["grammar"])

@@ -1,5 +1,5 @@
-// The part of the C boundary that needs no model: verification and shaping on given
-// numbers, grammars alone.
+// The part of the C boundary that needs no model: verification and shaping on given numbers,
+// grammars alone.
 
 #include <algorithm>
 #include <vector>

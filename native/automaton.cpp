@@ -10,15 +10,16 @@ namespace gc {
 
 namespace {
 
-// What a grammar may take: about a second, and about a hundred megabytes. JSON takes a few hundred
-// states, each of a few dozen places.
-constexpr int64_t kMaxWork = 20'000'000;
+// What a grammar may take: about half a second for a row, and about a hundred megabytes. JSON takes
+// a few hundred states, each of a few dozen places.
+constexpr int64_t kMaxWork = 5'000'000;
 constexpr size_t kMaxPlaces = 1 << 17;  // of a state
+constexpr size_t kMaxTotalPlaces = 1 << 23;
 constexpr size_t kMaxStates = 1 << 16;
 constexpr size_t kMaxFrames = 1 << 20;
 
 [[noreturn]] void fail() {
-    throw Error(GC_BAD_ARGUMENT,
+    throw Error(GC_TOO_COMPLEX,
                 "the grammar is too complex: its text can be read in too many ways");
 }
 
@@ -31,7 +32,7 @@ Automaton::Automaton(GrammarProgram program) : program_(std::move(program)) {
 
 void Automaton::try_rules() {
     for (const GrammarNode &node : program_.nodes) {
-        if (node.kind == GrammarNode::Kind::kCall && work_ < kMaxWork / 10) {
+        if (node.kind == GrammarNode::Kind::kCall && work_ < kMaxWork / 4) {
             closed({{node.other, kEmptyStack}});
         }
     }
@@ -96,17 +97,24 @@ int32_t Automaton::closed(Places todo) {
 }
 
 int32_t Automaton::number(Places places) {
-    const auto [found, is_new] =
-        numbers_.emplace(std::move(places), static_cast<int32_t>(states_.size()));
-    if (is_new) {
-        if (states_.size() == kMaxStates) {
-            numbers_.erase(found);
-            fail();
-        }
-        states_.push_back({&found->first, {}});
-        states_.back().next.fill(kUnknown);
+    const auto known = numbers_.find(places);
+    if (known != numbers_.end()) {
+        return known->second;
     }
-    return found->second;
+    if (states_.size() == kMaxStates || n_places_ + places.size() > kMaxTotalPlaces) {
+        fail();
+    }
+    const auto number = static_cast<int32_t>(states_.size());
+    states_.push_back({nullptr, {}});
+    states_.back().next.fill(kUnknown);
+    try {
+        states_.back().places = &numbers_.emplace(std::move(places), number).first->first;
+    } catch (...) {
+        states_.pop_back();
+        throw;
+    }
+    n_places_ += states_.back().places->size();
+    return number;
 }
 
 int32_t Automaton::pushed(int32_t node, int32_t stack) {
@@ -116,29 +124,34 @@ int32_t Automaton::pushed(int32_t node, int32_t stack) {
         return stack;
     }
     const uint64_t key = static_cast<uint64_t>(node) << 32 | static_cast<uint32_t>(stack);
-    const auto [found, is_new] = stacks_.emplace(key, static_cast<int32_t>(frames_.size()));
-    if (is_new) {
-        if (frames_.size() == kMaxFrames) {
-            stacks_.erase(found);
-            fail();
-        }
-        frames_.push_back({node, stack});
+    const auto known = stacks_.find(key);
+    if (known != stacks_.end()) {
+        return known->second;
     }
-    return found->second;
+    if (frames_.size() == kMaxFrames) {
+        fail();
+    }
+    const auto number = static_cast<int32_t>(frames_.size());
+    frames_.push_back({node, stack});  // of no harm if memory runs out before it has a name
+    stacks_.emplace(key, number);
+    return number;
 }
 
 bool Automaton::crowded() const {
-    return states_.size() > kMaxStates / 4 || frames_.size() > kMaxFrames / 4;
+    return states_.size() > kMaxStates / 4 || n_places_ > kMaxTotalPlaces / 4 ||
+           frames_.size() > kMaxFrames / 4;
 }
 
 void Automaton::clear() {
     states_.clear();
     numbers_.clear();
+    n_places_ = 0;
     stacks_.clear();
     frames_ = {{GrammarProgram::kReturn, kEmptyStack}};
 }
 
 void Automaton::retain(std::vector<int32_t> &states) {
+    rest();
     std::vector<Places> kept;
     for (const int32_t state : states) {
         kept.push_back(*states_[static_cast<size_t>(state)].places);

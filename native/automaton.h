@@ -22,8 +22,10 @@ class Automaton {
 public:
     static constexpr int32_t kDead = -1;
 
-    // Throws Error(GC_BAD_ARGUMENT), as next and retain do, where the grammar asks too much.
+    // Throws Error(GC_TOO_COMPLEX), as next and retain do, where the grammar asks too much.
     explicit Automaton(GrammarProgram program);
+    Automaton(const Automaton &) = delete;  // states point into numbers_
+    Automaton &operator=(const Automaton &) = delete;
 
     // Enters every rule on its own: one that asks too much is found before a text comes to it.
     void try_rules();
@@ -81,6 +83,7 @@ private:
     const GrammarProgram program_;
     std::vector<State> states_;
     std::map<Places, int32_t> numbers_;
+    size_t n_places_ = 0;        // of all states
     std::vector<Frame> frames_;  // a stack is its top frame; frame 0 is the empty stack
     std::unordered_map<uint64_t, int32_t> stacks_;
     int32_t start_ = kDead;

@@ -25,7 +25,7 @@ public:
     // hold exactly the positions before it; hidden is the target's hidden row that produced
     // last_token. The drafts are drawn under the sampler's rules, as the target's tokens are; the
     // sampler is left as it was. Stops early after a token for which is_end says true, and where
-    // bans or grammar leave nothing to draft. Throws Error.
+    // bans or grammar leave nothing to draft, or the grammar cannot be followed. Throws Error.
     template <typename IsEnd>
     const std::vector<Draft> &draft(llama_token last_token, llama_pos position,
                                     const std::vector<float> &hidden, int32_t n, Sampler &sampler,
@@ -42,7 +42,7 @@ public:
                 last_token = token;
             }
         } catch (const Error &error) {
-            if (error.status != GC_NO_TOKEN) {
+            if (error.status != GC_NO_TOKEN && error.status != GC_TOO_COMPLEX) {
                 throw;
             }
         }

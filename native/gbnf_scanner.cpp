@@ -131,6 +131,7 @@ uint32_t GbnfScanner::escaped() {
         case '"':
         case '[':
         case ']':
+        case '-':
             return static_cast<uint32_t>(kind);
         default:
             --at_;

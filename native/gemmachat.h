@@ -37,7 +37,8 @@ typedef enum gc_status {
     GC_DECODE_FAILED = 6,  // llama.cpp failed inside a pass
     GC_BAD_LOGITS = 7,     // NaN, or nothing above -infinity: a model file is damaged
     GC_INTERNAL = 8,       // anything else
-    GC_NO_TOKEN = 9        // bans or grammar leave no token that could come next
+    GC_NO_TOKEN = 9,       // bans or grammar leave no token that could come next
+    GC_TOO_COMPLEX = 10    // the text can be read in too many ways under the grammar
 } gc_status;
 
 typedef struct gc_engine gc_engine;
@@ -79,7 +80,7 @@ GC_API gc_status gc_token_piece(const gc_engine *engine, int32_t token, char *by
 // True for a token that ends the model's turn.
 GC_API bool gc_token_is_end(const gc_engine *engine, int32_t token);
 
-// GC_OK for a GBNF grammar that an answer can follow, else GC_BAD_ARGUMENT.
+// GC_OK for a GBNF grammar that an answer can follow, else GC_BAD_ARGUMENT or GC_TOO_COMPLEX.
 GC_API gc_status gc_grammar_check(const char *grammar);
 // The tokens that may come next, ascending, after n_tokens tokens that follow a GBNF grammar: up to
 // capacity of them; *n_out is how many there are.

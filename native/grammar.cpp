@@ -30,9 +30,12 @@ bool Grammar::opens_thought(const State &state, int32_t token) const {
     return state.phase == Phase::kStart && token == options_.thought_open;
 }
 
-// The place after the token's text, or Automaton::kDead. Markers have no text: as tokens they
-// structure the chat, and an answer that spells one is written with others.
+// The place after a token that is text or ends the turn, or Automaton::kDead. Markers have no text:
+// as tokens they structure the chat, and an answer that spells one is written with others.
 int32_t Grammar::after(int32_t place, int32_t token) {
+    if (engine_.is_end(token)) {
+        return automaton_.accepts(place) ? place : Automaton::kDead;
+    }
     const std::string_view text = engine_.trie().text(token);
     if (text.empty()) {
         return Automaton::kDead;
@@ -46,22 +49,16 @@ int32_t Grammar::after(int32_t place, int32_t token) {
     return place;
 }
 
-bool Grammar::may_follow(const State &state, int32_t token) {
-    if (engine_.is_end(token)) {
-        return automaton_.accepts(state.place);
-    }
-    return opens_thought(state, token) || after(state.place, token) != Automaton::kDead;
-}
-
 void Grammar::keep_allowed(std::vector<int32_t> &ids) {
+    make_room();
     const State state = states_[depth_];
     if (state.phase == Phase::kThought) {
         return;
     }
-    automaton_.rest();
-    ids.erase(
-        std::remove_if(ids.begin(), ids.end(), [&](int32_t id) { return !may_follow(state, id); }),
-        ids.end());
+    const auto forbidden = [&](int32_t id) {
+        return !opens_thought(state, id) && after(state.place, id) == Automaton::kDead;
+    };
+    ids.erase(std::remove_if(ids.begin(), ids.end(), forbidden), ids.end());
 }
 
 const std::vector<int32_t> &Grammar::texts_from(int32_t place) {
@@ -69,11 +66,16 @@ const std::vector<int32_t> &Grammar::texts_from(int32_t place) {
     if (found != texts_.end()) {
         return found->second;
     }
-    std::vector<int32_t> ids;
+    std::vector<bool> fits(static_cast<size_t>(engine_.vocab_size()));
     engine_.trie().walk(
         place, [&](int32_t at, uint8_t byte) { return automaton_.next(at, byte); },
-        [&](int32_t id) { ids.push_back(id); });
-    std::sort(ids.begin(), ids.end());
+        [&](int32_t id) { fits[static_cast<size_t>(id)] = true; });
+    std::vector<int32_t> ids;  // sorting them would take longer than all else
+    for (int32_t id = 0; id < engine_.vocab_size(); ++id) {
+        if (fits[static_cast<size_t>(id)]) {
+            ids.push_back(id);
+        }
+    }
     if (n_remembered_ + ids.size() > kMaxRemembered) {
         texts_.clear();
         n_remembered_ = 0;
@@ -83,16 +85,18 @@ const std::vector<int32_t> &Grammar::texts_from(int32_t place) {
 }
 
 std::vector<int32_t> Grammar::allowed() {
+    make_room();
     const State state = states_[depth_];
-    automaton_.rest();
     std::vector<int32_t> ids = texts_from(state.place);
+    const auto add = [&](int32_t id) {
+        ids.insert(std::lower_bound(ids.begin(), ids.end(), id), id);
+    };
     if (automaton_.accepts(state.place)) {
-        ids.insert(ids.end(), engine_.ends().begin(), engine_.ends().end());
+        std::for_each(engine_.ends().begin(), engine_.ends().end(), add);
     }
     if (state.phase == Phase::kStart) {
-        ids.push_back(options_.thought_open);
+        add(options_.thought_open);
     }
-    std::sort(ids.begin(), ids.end());
     return ids;
 }
 
@@ -105,19 +109,16 @@ Grammar::State Grammar::advanced(State state, int32_t token) {
         state.phase = Phase::kThought;
         return state;
     }
-    if (!may_follow(state, token)) {
+    const int32_t place = after(state.place, token);
+    if (place == Automaton::kDead) {
         throw Error(GC_INTERNAL, "a token that the grammar forbids was drawn");
     }
-    state.phase = Phase::kText;
-    if (!engine_.is_end(token)) {
-        state.place = after(state.place, token);
-    }
-    return state;
+    return {Phase::kText, place};
 }
 
 void Grammar::push(int32_t token) {
     if (depth_ == path_.size() || path_[depth_] != token) {
-        automaton_.rest();
+        make_room();
         const State next = advanced(states_[depth_], token);
         path_.resize(depth_);
         states_.resize(depth_ + 1);
@@ -132,14 +133,24 @@ void Grammar::commit(int32_t token) {
     depth_ = 0;
     states_.erase(states_.begin());
     path_.erase(path_.begin());
-    if (automaton_.crowded()) {
-        path_.clear();
-        std::vector<int32_t> places = {states_[0].place};
-        automaton_.retain(places);
-        states_ = {{states_[0].phase, places[0]}};
-        texts_.clear();
-        n_remembered_ = 0;
+}
+
+// Before more is learned, what only other places needed may have to go.
+void Grammar::make_room() {
+    automaton_.rest();
+    if (!automaton_.crowded()) {
+        return;
     }
+    std::vector<int32_t> places;
+    for (const State &state : states_) {
+        places.push_back(state.place);
+    }
+    automaton_.retain(places);
+    for (size_t i = 0; i < states_.size(); ++i) {
+        states_[i].place = places[i];
+    }
+    texts_.clear();
+    n_remembered_ = 0;
 }
 
 std::vector<int32_t> walk(const Engine &engine, const std::string &grammar, Random &random,

@@ -22,8 +22,8 @@ struct GrammarOptions {
 
 class Grammar {
 public:
-    // Throws Error(GC_BAD_ARGUMENT), as all that follows does, where the grammar cannot be read or
-    // asks too much.
+    // Throws Error: GC_BAD_ARGUMENT where the grammar cannot be read and GC_TOO_COMPLEX, as all
+    // that follows does, where it asks too much.
     Grammar(const Engine &engine, const GrammarOptions &options);
 
     // Back to where an answer begins.
@@ -51,10 +51,10 @@ private:
         int32_t place;  // of the automaton
     };
 
+    void make_room();
     State advanced(State state, int32_t token);
     int32_t after(int32_t place, int32_t token);
     bool opens_thought(const State &state, int32_t token) const;
-    bool may_follow(const State &state, int32_t token);
     const std::vector<int32_t> &texts_from(int32_t place);
 
     const Engine &engine_;
@@ -71,7 +71,8 @@ private:
 };
 
 // Follows a grammar with up to n tokens drawn evenly from those allowed. Throws Error:
-// GC_BAD_ARGUMENT where it cannot be read, GC_NO_TOKEN where no token is allowed.
+// GC_BAD_ARGUMENT where it cannot be read, GC_TOO_COMPLEX where it asks too much, GC_NO_TOKEN where
+// no token is allowed.
 std::vector<int32_t> walk(const Engine &engine, const std::string &grammar, Random &random,
                           int32_t n);
 

@@ -13,7 +13,7 @@ namespace gc {
 
 namespace {
 
-constexpr int32_t kMaxParts = 1 << 20;
+constexpr size_t kMaxParts = 1 << 22;
 
 // Compiles from the end: every part is given the node that follows it and returns where it begins.
 class Compiler {
@@ -21,7 +21,7 @@ public:
     explicit Compiler(const std::vector<GrammarRule> &rules) : rules_(rules), facts_(rules) {}
 
     GrammarProgram program() {
-        if (!facts_.finite(0)) {
+        if (!facts_.finite().holds(0)) {
             throw Error(GC_BAD_ARGUMENT, "no text can ever complete the grammar's rule \"root\"");
         }
         const std::string recursive = facts_.left_recursive();
@@ -34,7 +34,7 @@ public:
             add({GrammarNode::Kind::kSplit});  // its beginning, known when it is compiled
         }
         for (size_t rule = 0; rule < rules_.size(); ++rule) {
-            if (facts_.finite(static_cast<int32_t>(rule))) {
+            if (facts_.finite().holds(static_cast<int32_t>(rule))) {
                 const int32_t start =
                     alternatives(rules_[rule].alternatives, GrammarProgram::kReturn);
                 nodes_[static_cast<size_t>(beginning(static_cast<int32_t>(rule)))] = {
@@ -47,9 +47,10 @@ public:
 private:
     static int32_t beginning(int32_t rule) { return 1 + rule; }
 
-    // One more node, or one more symbol that needs none.
-    void count() {
-        if (++n_parts_ > kMaxParts) {
+    // More nodes, or symbols that need none.
+    void count(size_t n = 1) {
+        n_parts_ += n;
+        if (n_parts_ > kMaxParts) {
             throw Error(GC_BAD_ARGUMENT,
                         "the grammar is too large: it has too many symbols or repetitions");
         }
@@ -73,7 +74,8 @@ private:
         constexpr int32_t kNone = -1;
         int32_t start = kNone;
         for (const GrammarSequence &way : ways) {
-            if (facts_.finite(way)) {
+            count(1 + way.size());  // what looking at it costs
+            if (facts_.finite().holds(way)) {
                 const int32_t begin = sequence(way, next);
                 start = start == kNone ? begin : split(start, begin);
             }
@@ -89,7 +91,7 @@ private:
     }
 
     int32_t repeated(const GrammarSymbol &symbol, int32_t next) {
-        if (!facts_.finite_once(symbol)) {
+        if (!facts_.finite().holds_once(symbol)) {
             return next;  // it may only be left out
         }
         int32_t start = next;
@@ -146,7 +148,7 @@ private:
     const std::vector<GrammarRule> &rules_;
     const RuleFacts facts_;
     std::vector<GrammarNode> nodes_;
-    int32_t n_parts_ = 0;
+    size_t n_parts_ = 0;
 };
 
 }  // namespace

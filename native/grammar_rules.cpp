@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
+
+#include "error.h"
 
 namespace gc {
 
 namespace {
+
+constexpr size_t kMaxLooks = 1 << 26;  // at symbols
 
 void add_called(const std::vector<GrammarSequence> &alternatives, std::vector<int32_t> &out) {
     for (const GrammarSequence &sequence : alternatives) {
@@ -18,11 +23,9 @@ void add_called(const std::vector<GrammarSequence> &alternatives, std::vector<in
     }
 }
 
-// The smallest set of rules that is closed under holds(rule), which looks at the set so far.
-template <typename Holds>
-void find_fixpoint(const std::vector<GrammarRule> &rules, std::vector<bool> &set, Holds holds) {
+// For every rule the rules that refer to it.
+std::vector<std::vector<int32_t>> callers_of(const std::vector<GrammarRule> &rules) {
     std::vector<std::vector<int32_t>> callers(rules.size());
-    std::vector<int32_t> todo;
     for (size_t rule = 0; rule < rules.size(); ++rule) {
         std::vector<int32_t> called;
         add_called(rules[rule].alternatives, called);
@@ -31,82 +34,83 @@ void find_fixpoint(const std::vector<GrammarRule> &rules, std::vector<bool> &set
         for (const int32_t id : called) {
             callers[static_cast<size_t>(id)].push_back(static_cast<int32_t>(rule));
         }
-        todo.push_back(static_cast<int32_t>(rule));
     }
-    set.assign(rules.size(), false);
+    return callers;
+}
+
+bool is_empty_literal(const GrammarSymbol &symbol) {
+    return symbol.kind == GrammarSymbol::Kind::kLiteral && symbol.literal.empty();
+}
+
+bool always(const GrammarSymbol &) { return true; }
+
+}  // namespace
+
+// Rules join the set until none is left to join; one that does may let its callers follow.
+RuleProperty::RuleProperty(const std::vector<GrammarRule> &rules,
+                           const std::vector<std::vector<int32_t>> &callers,
+                           bool (*characters_have)(const GrammarSymbol &))
+    : characters_have_(characters_have), set_(rules.size()) {
+    std::vector<int32_t> todo(rules.size());
+    std::iota(todo.begin(), todo.end(), 0);
+    size_t n_looked_at = 0;
     while (!todo.empty()) {
         const auto rule = static_cast<size_t>(todo.back());
         todo.pop_back();
-        if (!set[rule] && holds(rules[rule])) {
-            set[rule] = true;
+        for (const GrammarSequence &sequence : rules[rule].alternatives) {
+            n_looked_at += 1 + sequence.size();
+        }
+        if (n_looked_at > kMaxLooks) {
+            throw Error(GC_BAD_ARGUMENT,
+                        "the grammar is too large: its rules refer to each other too often");
+        }
+        if (!set_[rule] && holds(rules[rule].alternatives)) {
+            set_[rule] = true;
             todo.insert(todo.end(), callers[rule].begin(), callers[rule].end());
         }
     }
 }
 
-}  // namespace
-
-RuleFacts::RuleFacts(const std::vector<GrammarRule> &rules) : rules_(rules) {
-    const auto any = [](const GrammarRule &rule, auto fits) {
-        return std::any_of(rule.alternatives.begin(), rule.alternatives.end(), fits);
-    };
-    find_fixpoint(rules, finite_, [&](const GrammarRule &rule) {
-        return any(rule, [&](const GrammarSequence &sequence) { return finite(sequence); });
-    });
-    find_fixpoint(rules, nullable_, [&](const GrammarRule &rule) {
-        return any(rule, [&](const GrammarSequence &sequence) { return nullable(sequence); });
-    });
-}
-
-bool RuleFacts::finite_once(const GrammarSymbol &symbol) const {
+bool RuleProperty::holds_once(const GrammarSymbol &symbol) const {
     switch (symbol.kind) {
         case GrammarSymbol::Kind::kRule:
-            return finite(symbol.rule);
+            return holds(symbol.rule);
         case GrammarSymbol::Kind::kGroup:
-            return std::any_of(symbol.group.begin(), symbol.group.end(),
-                               [&](const GrammarSequence &way) { return finite(way); });
+            return holds(symbol.group);
         default:
-            return true;
+            return characters_have_(symbol);
     }
 }
 
-bool RuleFacts::finite(const GrammarSequence &sequence) const {
+bool RuleProperty::holds(const GrammarSequence &sequence) const {
     return std::all_of(sequence.begin(), sequence.end(),
-                       [&](const GrammarSymbol &symbol) { return finite(symbol); });
+                       [&](const GrammarSymbol &symbol) { return holds(symbol); });
 }
 
-bool RuleFacts::nullable(const GrammarSymbol &symbol) const {
-    if (symbol.min == 0) {
-        return true;
-    }
-    switch (symbol.kind) {
-        case GrammarSymbol::Kind::kRule:
-            return nullable_[static_cast<size_t>(symbol.rule)];
-        case GrammarSymbol::Kind::kGroup:
-            return std::any_of(symbol.group.begin(), symbol.group.end(),
-                               [&](const GrammarSequence &way) { return nullable(way); });
-        case GrammarSymbol::Kind::kLiteral:
-            return symbol.literal.empty();
-        default:
-            return false;
-    }
+bool RuleProperty::holds(const std::vector<GrammarSequence> &alternatives) const {
+    return std::any_of(alternatives.begin(), alternatives.end(),
+                       [&](const GrammarSequence &way) { return holds(way); });
 }
 
-bool RuleFacts::nullable(const GrammarSequence &sequence) const {
-    return std::all_of(sequence.begin(), sequence.end(),
-                       [&](const GrammarSymbol &symbol) { return nullable(symbol); });
-}
+RuleFacts::RuleFacts(const std::vector<GrammarRule> &rules) : RuleFacts(rules, callers_of(rules)) {}
+
+RuleFacts::RuleFacts(const std::vector<GrammarRule> &rules,
+                     const std::vector<std::vector<int32_t>> &callers)
+    : rules_(rules), finite_(rules, callers, always), nullable_(rules, callers, is_empty_literal) {}
 
 // Adds the rules that a sequence may call before any character.
 void RuleFacts::add_first(const GrammarSequence &sequence, std::vector<int32_t> &out) const {
     for (const GrammarSymbol &symbol : sequence) {
+        if (symbol.max == 0) {
+            continue;
+        }
         if (symbol.kind == GrammarSymbol::Kind::kRule) {
             out.push_back(symbol.rule);
         }
         for (const GrammarSequence &way : symbol.group) {
             add_first(way, out);
         }
-        if (!nullable(symbol)) {
+        if (!nullable_.holds(symbol)) {
             break;
         }
     }

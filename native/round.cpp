@@ -191,7 +191,8 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
                                    &summaries[static_cast<size_t>(n)]);
         } catch (const Error &error) {
             // Fatal once the answer is there: drafts that lead there may yet be rejected.
-            if (error.status != GC_NO_TOKEN || n == 0) {
+            const bool ends_here = error.status == GC_NO_TOKEN || error.status == GC_TOO_COMPLEX;
+            if (!ends_here || n == 0) {
                 throw;
             }
             p = {{kDeadEnd, 1.0}};

@@ -201,6 +201,7 @@ void Sampler::shape_allowed(const LogitRow &row, Distribution &out, RowSummary *
     if (wanted < row.n) {
         ids = best(row, std::min(std::max(kFirstLook, wanted), row.n), whole);
         grammar_->keep_allowed(ids);
+        std::sort(ids.begin(), ids.end());
     }
     if (static_cast<int32_t>(ids.size()) < wanted) {
         ids = grammar_->allowed();
@@ -215,7 +216,6 @@ void Sampler::shape_allowed(const LogitRow &row, Distribution &out, RowSummary *
                                      ? "the grammar ends before the answer has its minimum length"
                                      : "the grammar allows no token that could come next");
     }
-    std::sort(ids.begin(), ids.end());
     std::vector<float> allowed(ids.size());
     std::transform(ids.begin(), ids.end(), allowed.begin(),
                    [&](int32_t id) { return *row.find(id); });

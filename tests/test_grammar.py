@@ -49,8 +49,11 @@ def ask(
     prompt: str = PROMPTS[0],
     draft: DraftPolicy = 3,
     n: int = 60,
+    think: bool = False,
 ) -> list[TokenEvent]:
     tokens = chat_tokens(engine, prompt)
+    if think:
+        tokens.insert(1, engine.vocab.control("<|think|>"))
     return list(session.generate(tokens, sampling, draft=draft, max_tokens=n))
 
 
@@ -166,7 +169,7 @@ def test_the_grammar_starts_after_a_thought(
             logit_bias=biases,
             presence_penalty=35.0,
         )
-        events = ask(engine, session, sampling, prompt=PROMPTS[18], draft=draft, n=300)
+        events = ask(engine, session, sampling, prompt=PROMPTS[18], draft=draft, n=300, think=True)
         tokens = [event.token for event in events]
         end = tokens.index(closing)
         assert tokens[0] == opening
@@ -184,18 +187,21 @@ def test_a_turn_cannot_end_inside_of_a_thought_before_the_grammar(
     ends = [token for token in range(vocab.size) if vocab.is_end(token)]
     wanted = (*((token, 60.0) for token in ends), (opening, 100.0))
     sampling = SamplingParams(seed=1, grammar='root ::= "yes"', logit_bias=wanted)
-    events = ask(engine, session, sampling, n=30)
+    events = ask(engine, session, sampling, n=30, think=True)
     assert events[0].token == opening
     assert len(events) == 30
     assert not {event.token for event in events} & set(ends)
     closed = SamplingParams(
         seed=1, grammar='root ::= "yes"', logit_bias=(*wanted, (closing, 110.0))
     )
-    events = ask(engine, session, closed, n=30)
+    events = ask(engine, session, closed, n=30, think=True)
     assert (text(events), events[-1].finish_reason) == ("yes", "stop")
 
 
 def test_without_a_thought_the_grammar_starts_at_once(engine: Engine, session: Session) -> None:
+    wanted = ((engine.vocab.control("<|channel>"), 100.0),)
+    sampling = SamplingParams(seed=1, grammar='root ::= "yes"', logit_bias=wanted)
+    assert text(ask(engine, session, sampling)) == "yes", "a prompt that asks for no thought"
     for seed in range(5):
         sampling = SamplingParams(seed=seed, grammar='root ::= "yes" | "no"')
         assert text(ask(engine, session, sampling)) in ("yes", "no")
@@ -272,6 +278,10 @@ HOSTILE = {
     "maximum below minimum": ('root ::= "a"{3,2}', "maximum is below its minimum"),
     "nested repetitions": ('root ::= ((("a"{2000}){2000}){2000})', "too large"),
     "repetitions of nothing": ('root ::= "a" ""{10000}{10000}{10000}', "too large"),
+    "dead ways, often": (
+        "root ::= (" + '"" ' * 8000 + 'inf | "a"){10000}{25}\ninf ::= "x" inf',
+        "too large",
+    ),
     "dead end": (r"root ::= [^\x00-\U0010FFFF]", r"a \[\.\.\.\] without any character"),
     "binary": ("\x01\x02\x03", "a rule's name is expected here"),
     "long": ("#" * (1 << 20) + '\nroot ::= "a"', "longer than 1 MiB"),

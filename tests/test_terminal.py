@@ -61,7 +61,7 @@ def wait_for_prompt(child: pexpect.spawn[str]) -> str:
 def leave(child: pexpect.spawn[str]) -> int:
     child.sendeof()
     child.expect(pexpect.EOF)
-    child.close()
+    child.wait()
     assert child.exitstatus is not None, f"killed by signal {child.signalstatus}"
     return int(child.exitstatus)
 
@@ -93,7 +93,7 @@ def test_interrupt_stops_the_real_engine_and_the_chat_goes_on() -> None:
         wait_for_prompt(child)
         child.sendline("/bye")
         child.expect(pexpect.EOF)
-        child.close()
+        child.wait()
         assert child.exitstatus == 0
 
 
@@ -113,7 +113,7 @@ def test_interrupt_in_one_shot_exits_with_130() -> None:
         child.expect("abc")
         child.sendintr()
         child.expect(pexpect.EOF)
-        child.close()
+        child.wait()
         assert child.exitstatus == 130
 
 
@@ -127,17 +127,19 @@ def test_interrupt_at_the_prompt_hints_and_the_second_one_leaves() -> None:
         wait_for_prompt(child)
         child.sendintr()
         child.expect(pexpect.EOF)
-        child.close()
+        child.wait()
         assert child.exitstatus == 0
 
 
 def test_interrupt_while_reading_a_pipe_exits_with_130() -> None:
-    script = fake("a").replace("sys.exit", "print('started', flush=True)\nsys.exit")
+    # Said by another thread a while after the main one has gone to read.
+    said = "import threading; threading.Timer(1, print, ['started'], {'flush': True}).start()"
+    script = fake("a").replace("sys.exit", f"{said}\nsys.exit")
     with terminal("run", "tiny", script=script, redirect="< <(sleep 100)") as child:
         child.expect_exact("started")
         child.sendintr()
         child.expect(pexpect.EOF)
-        child.close()
+        child.wait()
         assert child.exitstatus == 130
 
 
@@ -207,6 +209,6 @@ def test_chat_goes_on_without_an_output(closed: str) -> None:
         child.sendline("a")
         child.sendline("/bye")
         child.expect(pexpect.EOF)
-        child.close()
+        child.wait()
         assert child.exitstatus == 0
         assert "Error" not in child.before
