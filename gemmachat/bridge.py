@@ -28,6 +28,7 @@ from gemmachat.native_structs import (
     Inspection,
     NativeLogprob,
     NativeSampling,
+    NativeSchedule,
     NativeStats,
     NativeToken,
     SessionParams,
@@ -227,6 +228,21 @@ class SessionHandle:
         lib = library()
         with self._call:
             _check(lib.gc_session_set_sampling(self.pointer, ctypes.byref(sampling)))
+
+    def set_schedule(self, saved: NativeSchedule) -> None:
+        """Start from what an earlier session has learned about drafting."""
+        with self._call:
+            _check(library().gc_session_set_schedule(self.pointer, ctypes.byref(saved)))
+
+    def schedule(self) -> NativeSchedule:
+        """What is known about drafting; nothing after `free`."""
+        state = NativeSchedule()
+        if is_forked():
+            return state
+        with self._call:
+            if self._pointer is not None:
+                library().gc_session_schedule(self._pointer, ctypes.byref(state))
+        return state
 
     def step(self, n_draft: int, max_tokens: int) -> Sequence[NativeToken]:
         """Run one round and return the tokens it yields."""

@@ -57,6 +57,7 @@ class NativeSampling(ctypes.Structure):
         ("thought_close", ctypes.c_int32),
         ("n_logprobs", ctypes.c_int32),
         ("seed", ctypes.c_uint64),
+        ("repeatable", ctypes.c_bool),
     )
 
     def __init__(self, **fields: Any) -> None:
@@ -100,6 +101,7 @@ class NativeSampling(ctypes.Structure):
             thought_close=closing,
             n_logprobs=int(params.logprobs),
             seed=int(seed),
+            repeatable=params.seed is not None,
         )
 
 
@@ -127,10 +129,16 @@ class NativeStats(ctypes.Structure):
         ("prefilled_tokens", ctypes.c_int64),
         ("rounds", ctypes.c_int64),
         ("parked_rounds", ctypes.c_int64),
+        ("copied_rounds", ctypes.c_int64),
         ("drafted", ctypes.c_int64),
         ("accepted", ctypes.c_int64),
         ("drafted_by_position", ctypes.c_int64 * MAX_DRAFT),
         ("accepted_by_position", ctypes.c_int64 * MAX_DRAFT),
+        ("copied_drafted", ctypes.c_int64),
+        ("copied_accepted", ctypes.c_int64),
+        ("rounds_by_width", ctypes.c_int64 * MAX_WIDTH),
+        ("pass_cost", ctypes.c_double * MAX_WIDTH),
+        ("step_cost", ctypes.c_double),
         ("expected_block", ctypes.c_double),
         ("expected_token_wise", ctypes.c_double),
         ("prefill_s", ctypes.c_double),
@@ -143,16 +151,36 @@ class NativeStats(ctypes.Structure):
     prefilled_tokens: int
     rounds: int
     parked_rounds: int
+    copied_rounds: int
     drafted: int
     accepted: int
     drafted_by_position: Sequence[int]
     accepted_by_position: Sequence[int]
+    copied_drafted: int
+    copied_accepted: int
+    rounds_by_width: Sequence[int]
+    pass_cost: Sequence[float]
+    step_cost: float
     expected_block: float
     expected_token_wise: float
     prefill_s: float
     draft_s: float
     verify_s: float
     sample_s: float
+
+
+class NativeSchedule(ctypes.Structure):
+    """gc_schedule_state."""
+
+    _fields_ = (
+        ("pass_s", ctypes.c_double * MAX_WIDTH),
+        ("step_s", ctypes.c_double),
+        ("acceptance", ctypes.c_double * MAX_DRAFT),
+    )
+
+    pass_s: Sequence[float]
+    step_s: float
+    acceptance: Sequence[float]
 
 
 class Inspection(ctypes.Structure):

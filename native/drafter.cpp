@@ -1,6 +1,7 @@
 #include "drafter.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "error.h"
 #include "llama_ext.h"
@@ -22,7 +23,7 @@ void Drafter::begin(const std::vector<float> &hidden) {
 
 // One drafter pass: (token, state) -> the next token's distribution and the next state. The
 // position stays that of the last committed token for the whole round, as the drafter was trained.
-llama_token Drafter::step(llama_token token, llama_pos position, Sampler &sampler, Random &random) {
+void Drafter::step(llama_token token, llama_pos position, Sampler &sampler) {
     batch_.clear();
     batch_.add(token, position, /*wants_logits=*/true);
     std::copy(state_.begin(), state_.end(), batch_.embedding(0));
@@ -33,11 +34,13 @@ llama_token Drafter::step(llama_token token, llama_pos position, Sampler &sample
     if (logits == nullptr || next_state == nullptr) {
         throw Error(GC_DECODE_FAILED, "the drafter's pass returned no row");
     }
-    Draft draft;
-    sampler.distribution(logits, n_vocab_, draft.q);
-    draft.token = draw(draft.q, random);
+    sampler.distribution(logits, n_vocab_, next_);
+    confidence_ = std::exp(-summarise(logits, n_vocab_).log_total);
     std::copy(next_state, next_state + state_.size(), state_.begin());
-    drafts_.push_back(std::move(draft));
+}
+
+llama_token Drafter::draw_next(Random &random) {
+    drafts_.push_back({draw(next_, random), next_});
     return drafts_.back().token;
 }
 
