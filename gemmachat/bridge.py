@@ -195,8 +195,13 @@ class EngineHandle:
 class SessionHandle:
     """gc_session: one timeline of tokens. One call runs at a time, `cancel` beside it."""
 
-    def __init__(self, engine: EngineHandle, params: SessionParams) -> None:
-        """Raise `MemoryLimitError` when llama.cpp cannot allocate the context."""
+    def __init__(
+        self, engine: EngineHandle, params: SessionParams, saved: NativeSchedule | None = None
+    ) -> None:
+        """Start from what an earlier session has learned about drafting.
+
+        Raises `MemoryLimitError` when llama.cpp cannot allocate the context.
+        """
         lib = library()
         self._call = threading.Lock()  # held during every call but cancel
         # Held while cancel or free uses the pointer; a signal handler may cancel inside either.
@@ -206,6 +211,8 @@ class SessionHandle:
             _check(lib.gc_session_new(engine.pointer, ctypes.byref(params), ctypes.byref(pointer)))
             self._pointer: ctypes.c_void_p | None = pointer
             self._free = _free_with(self, lib.gc_session_free, pointer)
+            if saved is not None:
+                _check(lib.gc_session_set_schedule(pointer, ctypes.byref(saved)))
             engine.sessions.add(self)
         self._vocab_size = engine.vocab_size()
 
@@ -228,11 +235,6 @@ class SessionHandle:
         lib = library()
         with self._call:
             _check(lib.gc_session_set_sampling(self.pointer, ctypes.byref(sampling)))
-
-    def set_schedule(self, saved: NativeSchedule) -> None:
-        """Start from what an earlier session has learned about drafting."""
-        with self._call:
-            _check(library().gc_session_set_schedule(self.pointer, ctypes.byref(saved)))
 
     def schedule(self) -> NativeSchedule:
         """What is known about drafting; nothing after `free`."""

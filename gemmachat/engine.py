@@ -19,15 +19,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from gemmachat import bridge
+from gemmachat import bridge, schedule_state
+from gemmachat.draft_policy import describe
 from gemmachat.errors import ContextFullError, DamagedFileError, EngineError, UsageError
 from gemmachat.gguf_info import check_pair, read_header, suppressed_tokens
 from gemmachat.logprobs import TokenLogprobs
+from gemmachat.native import installed_version
 from gemmachat.native_structs import (
     MAX_DRAFT,
     Inspection,
     NativeSampling,
-    NativeStats,
+    NativeSchedule,
     SessionParams,
 )
 from gemmachat.sampling import MAX_SEED, SamplingParams, whole_number
@@ -71,9 +73,11 @@ class Engine:
         has_drafter: bool,
         threads: int,
         suppressed: tuple[int, ...] = (),
+        schedule_file: Path | None = None,
     ) -> None:
         self._handle = handle
         self._threads = threads
+        self._schedule_file = schedule_file
         self.vocab: Vocab = ModelVocab(handle)
         self.model_name = target.stem
         self.context_length = handle.context_length()
@@ -117,6 +121,9 @@ class Engine:
             has_drafter=drafter is not None,
             threads=threads,
             suppressed=suppressed_tokens(header),
+            schedule_file=schedule_state.state_file(
+                target, drafter, threads=threads, llama_cpp=installed_version("llama-cpp-python")
+            ),
         )
 
     def session(
@@ -146,7 +153,11 @@ class Engine:
             exact=exact,
             trace_logits=trace_logits,
         )
-        return Session(self, bridge.SessionHandle(self._handle, params), n_ctx)
+        # In exact mode costs are not what they are otherwise.
+        file = None if exact else self._schedule_file
+        saved = NativeSchedule() if file is None else schedule_state.load(file)
+        handle = bridge.SessionHandle(self._handle, params, saved)
+        return Session(self, handle, n_ctx, file, saved)
 
     def close(self) -> None:
         """Free the models and every session that is still open."""
@@ -167,7 +178,14 @@ class Engine:
 class Session:
     """One timeline of tokens on an engine. Open it with `Engine.session`."""
 
-    def __init__(self, engine: Engine, handle: bridge.SessionHandle, n_ctx: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        handle: bridge.SessionHandle,
+        n_ctx: int,
+        schedule_file: Path | None,
+        saved_schedule: NativeSchedule,
+    ) -> None:
         self._engine = engine
         self._handle = handle
         self._vocab = engine.vocab
@@ -175,6 +193,8 @@ class Session:
         self._stats = Stats()
         self._thought = _thought_marks(engine.vocab)
         self.n_ctx = n_ctx
+        self._schedule_file = schedule_file
+        self._saved_schedule = saved_schedule
 
     def generate(
         self,
@@ -213,11 +233,12 @@ class Session:
         )
         self._answers += 1
         limit = min(int(max_tokens or self.n_ctx), self.n_ctx)
-        return self._stream(tokens, n_draft, limit, self._answers, int(sampling.logprobs))
+        learns = n_draft < 0 and sampling.seed is None
+        return self._stream(tokens, n_draft, limit, self._answers, int(sampling.logprobs), learns)
 
     def _draft_length(self, draft: DraftPolicy) -> int:
         """What `gc_session_step` calls n_draft: -1 decides by itself."""
-        if draft == "off" or (draft == "auto" and not self._engine.has_drafter):
+        if draft == "off":
             return 0
         if draft == "auto":
             return -1
@@ -228,7 +249,13 @@ class Session:
         return draft
 
     def _stream(
-        self, tokens: list[int], n_draft: int, limit: int, number: int, n_logprobs: int
+        self,
+        tokens: list[int],
+        n_draft: int,
+        limit: int,
+        number: int,
+        n_logprobs: int,
+        learns: bool,
     ) -> Generator[TokenEvent, None, None]:
         text = Utf8Stream()
         started = time.perf_counter()
@@ -266,8 +293,16 @@ class Session:
                     completion_tokens=n_new,
                     started=started,
                     first_round=first_round,
-                    draft_policy=_describe(n_draft, native),
+                    draft_policy=describe(n_draft, native),
                 )
+                if learns:
+                    self._save_schedule()
+
+    def _save_schedule(self) -> None:
+        if self._schedule_file is not None:
+            self._saved_schedule = schedule_state.save(
+                self._schedule_file, self._saved_schedule, self._handle.schedule()
+            )
 
     def _logprobs(self, index: int, n: int) -> TokenLogprobs | None:
         return TokenLogprobs.of(self._handle.logprobs(index, n)) if n else None
@@ -340,9 +375,3 @@ def _identity(path: Path) -> tuple[int, ...] | None:
     except (OSError, ValueError):  # the check of the header says what is wrong
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _describe(n_draft: int, native: NativeStats) -> str:
-    if n_draft < 0 and native.parked_rounds:
-        return f"auto, parked in {native.parked_rounds} of {native.rounds} rounds"
-    return {-1: "auto", 0: "off"}.get(n_draft, str(n_draft))

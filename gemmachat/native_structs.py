@@ -129,6 +129,7 @@ class NativeStats(ctypes.Structure):
         ("prefilled_tokens", ctypes.c_int64),
         ("rounds", ctypes.c_int64),
         ("parked_rounds", ctypes.c_int64),
+        ("drafter_rounds", ctypes.c_int64),
         ("copied_rounds", ctypes.c_int64),
         ("drafted", ctypes.c_int64),
         ("accepted", ctypes.c_int64),
@@ -151,6 +152,7 @@ class NativeStats(ctypes.Structure):
     prefilled_tokens: int
     rounds: int
     parked_rounds: int
+    drafter_rounds: int
     copied_rounds: int
     drafted: int
     accepted: int
@@ -172,11 +174,9 @@ class NativeStats(ctypes.Structure):
 class NativeSchedule(ctypes.Structure):
     """gc_schedule_state."""
 
-    _fields_ = (
-        ("pass_s", ctypes.c_double * MAX_WIDTH),
-        ("step_s", ctypes.c_double),
-        ("acceptance", ctypes.c_double * MAX_DRAFT),
-    )
+    PASSES = ctypes.c_double * MAX_WIDTH
+    ACCEPTANCE = ctypes.c_double * MAX_DRAFT
+    _fields_ = (("pass_s", PASSES), ("step_s", ctypes.c_double), ("acceptance", ACCEPTANCE))
 
     pass_s: Sequence[float]
     step_s: float

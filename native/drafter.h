@@ -26,11 +26,11 @@ public:
     // Shares the KV cache of the target's context, which must outlive it.
     Drafter(llama_model *model, llama_context *target, const ContextOptions &options);
 
-    // Drafts the tokens that follow last_token at the given position, as far as the guide wants. The target's cache must
-    // hold exactly the positions before it; hidden is the target's hidden row that produced
-    // last_token. The drafts are drawn under the sampler's rules, as the target's tokens are; the
-    // sampler is left as it was. Stops early after a token for which is_end says true, and where
-    // bans or grammar leave nothing to draft. Throws Error.
+    // Drafts the tokens that follow last_token at the given position, as far as the guide wants.
+    // The target's cache must hold exactly the positions before it; hidden is the target's hidden
+    // row that produced last_token. The drafts are drawn under the sampler's rules, as the target's
+    // tokens are; the sampler is left as it was. Stops early after a token for which is_end says
+    // true, and where bans or grammar leave nothing to draft. Throws Error.
     template <typename IsEnd>
     const std::vector<Draft> &draft(llama_token last_token, llama_pos position,
                                     const std::vector<float> &hidden, Guide &guide,

@@ -142,7 +142,9 @@ typedef struct gc_stats {
     int64_t prefilled_tokens;  // of it, computed by gc_session_sync
     int64_t rounds;            // verification passes
     int64_t parked_rounds;     // of them, in which the drafter was not asked as it would not pay
-    int64_t copied_rounds;     // of them, whose drafts were copied from an earlier place
+    int64_t
+        drafter_rounds;  // of them, whose drafts are the drafter's, where it was not told how many
+    int64_t copied_rounds;  // of them, whose drafts were copied from an earlier place
     int64_t drafted;
     int64_t accepted;
     int64_t drafted_by_position[GC_MAX_DRAFT];

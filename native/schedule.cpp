@@ -73,6 +73,7 @@ Source Schedule::begin(const Offer &offer) {
     n_drafts_ = forced_ = n_steps_ = 0;
     reached_ = 1.0;
     probing_ = parked_ = false;
+    step_s_.clear();
     confidence_.fill(std::numeric_limits<double>::quiet_NaN());
     choose(offer);
     probe(offer);
@@ -232,6 +233,9 @@ void Schedule::end(int32_t n_drafts, int32_t n_accepted, int32_t n_copied, int32
             acceptance_.add_undrawn(n_drafts, confidence_[n_drafts]);
         }
     }
+    for (const double seconds : step_s_) {
+        costs_.add_step(seconds);
+    }
     const double cost = costs_.table().pass[width(n_drafts) - 1] + n_steps_ * costs_.table().step;
     credit_ += (round_ < kEarly ? kEarlyShare : kProbeShare) * cost;
     if (probing_ && forced_ > 0) {
@@ -261,7 +265,7 @@ void Schedule::measured_pass(int32_t width, double seconds) {
 
 void Schedule::measured_step(double seconds) {
     if (learns_costs_) {
-        costs_.add_step(seconds);
+        step_s_.push_back(seconds);
     }
 }
 

@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "acceptance.h"
 #include "costs.h"
@@ -96,6 +97,7 @@ private:
     int32_t n_steps_ = 0;
     double reached_ = 1.0;  // chance that all drafts so far are accepted
     std::array<double, GC_MAX_DRAFT> confidence_;
+    std::vector<double> step_s_;  // measured; costs stay what they are until the round ends
 
     double credit_ = 0.0;
     int32_t since_drafted_ = 0;  // rounds

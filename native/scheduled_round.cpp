@@ -95,6 +95,7 @@ void Session::end_scheduled_round(Schedule &schedule, int32_t n_drafts) {
     const auto n_accepted = static_cast<int32_t>(judged_ids_.size()) - 1;
     const bool copied = schedule.source() == Source::kCopy;
     stats_.parked_rounds += schedule.parked();
+    stats_.drafter_rounds += schedule.source() == Source::kDrafter;
     stats_.copied_rounds += copied;
     stats_.copied_drafted += copied ? n_drafts : 0;
     stats_.copied_accepted += copied ? n_accepted : 0;

@@ -22,6 +22,8 @@ from library_verify import REFERENCE, block, both, token_wise
 from reference_verify import Row, Tree, law_error, mean_accepted
 from scipy import stats
 from scipy.special import softmax
+from simulated_drafting import DRAFTER as BY_DRAFTER
+from simulated_drafting import Schedule
 
 from gemmachat import Engine
 from gemmachat.bridge import SessionHandle
@@ -82,6 +84,44 @@ def test_the_reference_keeps_the_targets_law_in_exact_arithmetic(verifier, tree)
 @given(trees())
 def test_a_round_and_what_follows_it_has_the_targets_law(verifier, tree):
     assert law_error(tree, verifier) <= TOLERANCE
+
+
+def stops_of_the_schedule(tree: Tree, rounds: list[tuple[int, int]]) -> frozenset[reference.Prefix]:
+    """Where the library's schedule ends a draft, after rounds of so many drafted and accepted."""
+    stops = []
+    for prefix in tree.q:
+        schedule = Schedule(learns_costs=False)
+        for drafted, accepted in rounds:
+            source, _ = schedule.begin(tree.n_draft)
+            n = 0
+            while source == BY_DRAFTER and n < drafted and schedule.wants_step():
+                n += schedule.wants_draw(0.5)
+            schedule.end(n, min(n, accepted))
+        source, _ = schedule.begin(tree.n_draft)
+        goes_on = source == BY_DRAFTER and all(
+            schedule.wants_step() and schedule.wants_draw(float(max(tree.q[prefix[:n]])))
+            for n in range(len(prefix) + 1)
+        )
+        if not goes_on:
+            stops.append(prefix)
+    return frozenset(stops)
+
+
+@both
+@settings(parent=examples, max_examples=40)
+@given(trees(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12))
+def test_drafts_that_end_where_the_schedule_ends_them_keep_the_law(verifier, tree, rounds):
+    assert law_error(replace(tree, stops=stops_of_the_schedule(tree, rounds)), verifier) <= 1e-9
+
+
+@both
+@examples
+@given(trees(), st.lists(st.integers(0, 1), min_size=3, max_size=3))
+def test_copied_drafts_keep_the_law(verifier, tree, copied):
+    """They are certain, whatever the target makes of them."""
+    n_vocab = len(tree.p[()])
+    certain = {t: [Fraction(x == copied[len(t)]) for x in range(n_vocab)] for t in tree.q}
+    assert law_error(replace(tree, q=certain), verifier) <= TOLERANCE
 
 
 @both
