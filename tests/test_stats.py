@@ -103,7 +103,8 @@ def test_the_policy_of_an_answer_is_one_line():
     native.pass_cost[3], native.step_cost = 1.45, 0.08
     assert describe(-1, native) == (
         "auto: of 10 passes drafter in 6 (3.0 each, 50 % kept), "
-        "copies in 1 (7.0 each, 100 % kept), nothing in 3; 4 rows cost 1.45 passes of one, a draft 0.08"
+        "copies in 1 (7.0 each, 100 % kept), nothing in 3; "
+        "4 rows cost 1.45 passes of one, a draft 0.08"
     )
     assert describe(-1, NativeStats()) == "auto"
     assert [describe(n, native) for n in (0, 3)] == ["off", "3"]
