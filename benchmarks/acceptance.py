@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gemmachat.bridge import EngineHandle, SessionHandle
+from gemmachat.bridge_engine import EngineHandle
+from gemmachat.bridge_session import SessionHandle
 from gemmachat.native_structs import NativeSampling, SessionParams
 from gemmachat.prompt import Message, PromptFormat
 from gemmachat.vocab import ModelVocab

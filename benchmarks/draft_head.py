@@ -20,7 +20,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gemmachat.bridge import EngineHandle, SessionHandle, Stop, cluster_tokens
+from gemmachat.bridge import Stop, cluster_tokens
+from gemmachat.bridge_engine import EngineHandle
+from gemmachat.bridge_session import SessionHandle
 from gemmachat.clusters import TOKENS_PER_CLUSTER, Clusters, provide
 from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import MAX_DRAFT, NativeSampling, SessionParams

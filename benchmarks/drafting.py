@@ -16,8 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from gemmachat import Engine, SamplingParams, Session, Stats
-from gemmachat.engine import DraftPolicy
 from gemmachat.prompt import Message, PromptFormat
+from gemmachat.session import DraftPolicy
 
 PROMPTS = (
     "What is speculative decoding?",

@@ -16,9 +16,10 @@ import time
 from importlib.resources import files
 from pathlib import Path
 
-from gemmachat.bridge import EngineHandle, SessionHandle
-from gemmachat.engine import default_threads
+from gemmachat.bridge_engine import EngineHandle
+from gemmachat.bridge_session import SessionHandle
 from gemmachat.native_structs import NativeSampling, SessionParams
+from gemmachat.processors import default_threads
 
 GREEDY = NativeSampling(temperature=0.0, top_p=1.0)
 

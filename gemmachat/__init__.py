@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gemmachat.engine import Engine, Session, TokenEvent
+    from gemmachat.engine import Engine
     from gemmachat.errors import (
         ContextFullError,
         DamagedFileError,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from gemmachat.prompt import Message, PromptFormat
     from gemmachat.sampling import SamplingParams
+    from gemmachat.session import Session, TokenEvent
     from gemmachat.stats import Stats
 
 __all__ = [
@@ -47,7 +48,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         """Import what is used when it is used: the command must start quickly."""
         if name in __all__:
-            for module in ("errors", "sampling", "stats", "prompt", "engine"):
+            for module in ("errors", "sampling", "stats", "prompt", "session", "engine"):
                 home = import_module(f"gemmachat.{module}")
                 if hasattr(home, name):
                     return getattr(home, name)

@@ -1,13 +1,12 @@
-"""ctypes only: wraps the native handles and turns status codes into exceptions.
+"""ctypes only: what the native handles share, and calls that need no handle.
 
-Nothing above this module sees a pointer.
+Turns status codes into exceptions. Nothing above the three bridge modules sees a pointer.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import weakref
 from array import array
 from collections.abc import Callable, Sequence
@@ -23,16 +22,6 @@ from gemmachat.errors import (
     UsageError,
 )
 from gemmachat.native import is_forked, library
-from gemmachat.native_structs import (
-    MAX_WIDTH,
-    Inspection,
-    NativeClusters,
-    NativeLogprob,
-    NativeSampling,
-    NativeStats,
-    NativeToken,
-    SessionParams,
-)
 
 _CANCELLED = 1
 _ERRORS: dict[int, type[GemmachatError]] = {
@@ -50,7 +39,8 @@ class CancelledError(Exception):
     """The call was stopped by `SessionHandle.cancel`."""
 
 
-def _check(status: int) -> None:
+def check(status: int) -> None:
+    """Raise what a status code stands for, with the library's own words."""
     if status == 0:
         return
     if status == _CANCELLED:
@@ -61,10 +51,11 @@ def _check(status: int) -> None:
 
 def check_grammar(grammar: str) -> None:
     """Raise `UsageError` unless an answer can follow this GBNF grammar."""
-    _check(library().gc_grammar_check(grammar.encode()))
+    check(library().gc_grammarcheck(grammar.encode()))
 
 
-def _int32_array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
+def int32_array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
+    """Token ids as C reads them; `UsageError` where one is none."""
     try:
         items = array("i", values)
     except (OverflowError, TypeError):
@@ -72,7 +63,7 @@ def _int32_array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
     return (ctypes.c_int32 * len(items)).from_buffer(items)
 
 
-def _free_with(
+def free_with(
     owner: object, free: Callable[[ctypes.c_void_p], None], pointer: ctypes.c_void_p
 ) -> weakref.finalize[Any, Any]:
     """Return what frees the pointer, once: when it is called, or when its owner is collected."""
@@ -108,7 +99,7 @@ def cluster_tokens(
     Raises `CancelledError` soon after `stop` was set, `DamagedFileError` on a damaged file.
     """
     centroids, ordering = array("f", bytes(4 * count * width)), array("i", bytes(4 * n_tokens))
-    _check(
+    check(
         library().gc_cluster_tokens(
             os.fsencode(drafter),
             count,
@@ -120,335 +111,3 @@ def cluster_tokens(
         )
     )
     return centroids, ordering
-
-
-class EngineHandle:
-    """gc_engine: a loaded target and, if given, its drafter. Safe to use from any thread."""
-
-    def __init__(self, target: Path, drafter: Path | None) -> None:
-        """Raise `DamagedFileError` when llama.cpp refuses a file."""
-        lib = library()
-        pointer = ctypes.c_void_p()
-        drafter_path = None if drafter is None else os.fsencode(drafter)
-        _check(lib.gc_engine_load(os.fsencode(target), drafter_path, ctypes.byref(pointer)))
-        self._pointer: ctypes.c_void_p | None = pointer
-        self._free = _free_with(self, lib.gc_engine_free, pointer)
-        self._life = threading.Lock()  # held while a call or free uses the pointer
-        self.opening = threading.Lock()  # held while a session is opened: free waits for it
-        self.sessions: weakref.WeakSet[SessionHandle] = weakref.WeakSet()
-
-    @property
-    def pointer(self) -> ctypes.c_void_p:
-        """The native handle. Raises `EngineError` after `free`."""
-        if self._pointer is None:
-            raise EngineError("the engine is closed")
-        return self._pointer
-
-    def vocab_size(self) -> int:
-        """Number of token ids."""
-        lib = library()
-        with self._life:
-            return int(lib.gc_vocab_size(self.pointer))
-
-    def context_length(self) -> int:
-        """Tokens of context that the target was trained for."""
-        lib = library()
-        with self._life:
-            return int(lib.gc_context_length(self.pointer))
-
-    def skipped_layers(self) -> range:
-        """The layers that prefill leaves out; none where every layer owns keys and values."""
-        lib = library()
-        with self._life:
-            return range(lib.gc_first_skipped_layer(self.pointer), lib.gc_layer_count(self.pointer))
-
-    def node_rows(self, tokens: Sequence[int], node: str, n_floats: int) -> list[float] | None:
-        """What a pass over `tokens` has in a node of llama.cpp's graph; None if there is none."""
-        rows, found = (ctypes.c_float * n_floats)(), ctypes.c_bool()
-        ids = _int32_array(tokens)
-        with self._life:
-            _check(
-                library().gc_node_rows(
-                    self.pointer,
-                    ids,
-                    len(ids),
-                    node.encode(),
-                    rows,
-                    n_floats,
-                    ctypes.byref(found),
-                )
-            )
-        return list(rows) if found.value else None
-
-    def chat_template(self) -> str | None:
-        """The target's chat template, if its file has one."""
-        lib = library()
-        with self._life:
-            template = lib.gc_chat_template(self.pointer)
-        return None if template is None else template.decode("utf-8", "replace")
-
-    def control_token(self, spelling: str) -> int | None:
-        """Id of the control token that is spelled so."""
-        lib = library()
-        name = spelling.encode("utf-8", "surrogatepass")
-        if b"\0" in name:  # would end the spelling in C
-            return None
-        with self._life:
-            token = int(lib.gc_control_token(self.pointer, name))
-        return None if token < 0 else token
-
-    def tokenize(self, text: str) -> list[int]:
-        """Token ids of plain content; the spelling of a control token is text."""
-        lib = library()
-        data = text.encode("utf-8", "replace")
-        capacity = len(data) + 1
-        tokens = (ctypes.c_int32 * capacity)()
-        count = ctypes.c_int32()
-        with self._life:
-            _check(
-                lib.gc_tokenize(
-                    self.pointer, data, len(data), tokens, capacity, ctypes.byref(count)
-                )
-            )
-        return list(tokens[: count.value])
-
-    def grammar_allows(self, grammar: str, tokens: Sequence[int]) -> list[int]:
-        """The tokens that may follow these under a GBNF grammar.
-
-        Raises `UsageError` where the tokens do not follow it.
-        """
-        found = (ctypes.c_int32 * self.vocab_size())()
-        count = ctypes.c_int32()
-        with self._life:
-            _check(
-                library().gc_grammar_allowed(
-                    self.pointer,
-                    grammar.encode(),
-                    _int32_array(tokens),
-                    len(tokens),
-                    found,
-                    len(found),
-                    ctypes.byref(count),
-                )
-            )
-        return list(found[: count.value])
-
-    def set_clusters(
-        self, count: int, top: int, centroids: array[float], ordering: array[int]
-    ) -> None:
-        """Give the drafter a head over clusters, for the sessions that are opened from now on.
-
-        `centroids` are `count` rows in single precision, `ordering` every token once, by cluster.
-        Raises `DamagedFileError` where they do not fit the drafter.
-        """
-        clusters = NativeClusters(
-            count,
-            top,
-            (ctypes.c_float * len(centroids)).from_buffer(centroids),
-            (ctypes.c_int32 * len(ordering)).from_buffer(ordering),
-            len(centroids),
-            len(ordering),
-        )
-        with self.opening, self._life:
-            _check(library().gc_engine_set_clusters(self.pointer, ctypes.byref(clusters)))
-
-    def walk_grammar(self, grammar: str, seed: int, max_tokens: int) -> list[int]:
-        """Some tokens that a GBNF grammar allows, at random; `UsageError` where there are none."""
-        tokens = (ctypes.c_int32 * max_tokens)()
-        count = ctypes.c_int32()
-        with self._life:
-            _check(
-                library().gc_grammar_walk(
-                    self.pointer, grammar.encode(), seed, max_tokens, tokens, ctypes.byref(count)
-                )
-            )
-        return list(tokens[: count.value])
-
-    def piece(self, token: int) -> bytes:
-        """The bytes of a token, none for a control token."""
-        lib = library()
-        capacity = 64
-        while True:
-            buffer = ctypes.create_string_buffer(capacity)
-            count = ctypes.c_int32()
-            with self._life:
-                _check(
-                    lib.gc_token_piece(self.pointer, token, buffer, capacity, ctypes.byref(count))
-                )
-            if count.value <= capacity:
-                return buffer.raw[: count.value]
-            capacity = count.value
-
-    def is_end(self, token: int) -> bool:
-        """Whether the token ends the model's turn."""
-        lib = library()
-        with self._life:
-            return bool(lib.gc_token_is_end(self.pointer, token))
-
-    def free(self) -> None:
-        """Stop and free every session, and the models with the last of them."""
-        if is_forked():
-            return
-        with self.opening, self._life:
-            self._pointer = None
-            self._free()
-            sessions = list(self.sessions)
-        for session in sessions:
-            session.free()
-
-
-class SessionHandle:
-    """gc_session: one timeline of tokens. One call runs at a time, `cancel` beside it."""
-
-    def __init__(self, engine: EngineHandle, params: SessionParams) -> None:
-        """Raise `MemoryLimitError` when llama.cpp cannot allocate the context."""
-        lib = library()
-        self._call = threading.Lock()  # held during every call but cancel
-        # Held while cancel or free uses the pointer; a signal handler may cancel inside either.
-        self._life = threading.RLock()
-        pointer = ctypes.c_void_p()
-        with engine.opening:
-            _check(lib.gc_session_new(engine.pointer, ctypes.byref(params), ctypes.byref(pointer)))
-            self._pointer: ctypes.c_void_p | None = pointer
-            self._free = _free_with(self, lib.gc_session_free, pointer)
-            engine.sessions.add(self)
-        self._vocab_size = engine.vocab_size()
-
-    @property
-    def pointer(self) -> ctypes.c_void_p:
-        """The native handle. Raises `EngineError` after `free`."""
-        if self._pointer is None:
-            raise EngineError("the session is closed")
-        return self._pointer
-
-    def sync(self, tokens: Sequence[int]) -> None:
-        """Make the timeline equal to these tokens."""
-        ids = _int32_array(tokens)
-        lib = library()
-        with self._call:
-            _check(lib.gc_session_sync(self.pointer, ids, len(ids)))
-
-    def set_sampling(self, sampling: NativeSampling) -> None:
-        """Set how tokens are drawn and restart the random stream."""
-        lib = library()
-        with self._call:
-            _check(lib.gc_session_set_sampling(self.pointer, ctypes.byref(sampling)))
-
-    def step(self, n_draft: int, max_tokens: int) -> Sequence[NativeToken]:
-        """Run one round and return the tokens it yields."""
-        tokens, count = (NativeToken * MAX_WIDTH)(), ctypes.c_int32()
-        lib = library()
-        with self._call:
-            _check(
-                lib.gc_session_step(self.pointer, n_draft, max_tokens, tokens, ctypes.byref(count))
-            )
-        return tokens[: count.value]
-
-    def verify(self, drafts: Sequence[int], max_tokens: int) -> Sequence[NativeToken]:
-        """Run one round on drafts that the caller proposes and return the tokens it yields."""
-        tokens, count = (NativeToken * MAX_WIDTH)(), ctypes.c_int32()
-        ids = _int32_array(drafts)
-        lib = library()
-        with self._call:
-            _check(
-                lib.gc_session_verify(
-                    self.pointer,
-                    ids,
-                    len(ids),
-                    max_tokens,
-                    tokens,
-                    ctypes.byref(count),
-                )
-            )
-        return tokens[: count.value]
-
-    def cancel(self) -> None:
-        """Stop the running call, or else the next one, within one pass. Any thread, any time."""
-        if is_forked():
-            return
-        with self._life:
-            if self._pointer is not None:
-                library().gc_session_cancel(self._pointer)
-
-    def cancel_at_poll(self, n: int) -> None:
-        """Cancel when a pass asks for the n-th time from now whether to stop."""
-        lib = library()
-        with self._call:
-            lib.gc_session_cancel_at_poll(self.pointer, n)
-
-    def clear_cancel(self) -> None:
-        """Take back a cancel that nothing has answered."""
-        if is_forked():
-            return
-        with self._life:
-            if self._pointer is not None:
-                library().gc_session_clear_cancel(self._pointer)
-
-    def logprobs(self, index: int, n: int) -> list[list[NativeLogprob]]:
-        """Of the last round's token: itself, the n best unfiltered, the n best that were drawn."""
-        out = (NativeLogprob * (1 + 2 * n))()
-        n_raw, n_final = ctypes.c_int32(), ctypes.c_int32()
-        with self._call:
-            _check(
-                library().gc_session_logprobs(
-                    self.pointer, index, out, ctypes.byref(n_raw), ctypes.byref(n_final)
-                )
-            )
-        split = 1 + n_raw.value
-        return [out[:1], out[1:split], out[split : split + n_final.value]]
-
-    def stats(self) -> NativeStats:
-        """Totals since the last `sync`; zeros after `free`."""
-        stats = NativeStats()
-        if is_forked():
-            return stats
-        with self._call:
-            if self._pointer is not None:
-                library().gc_session_stats(self._pointer, ctypes.byref(stats))
-        return stats
-
-    def inspect(self) -> Inspection:
-        """The session's bookkeeping."""
-        inspection = Inspection()
-        lib = library()
-        with self._call:
-            _check(lib.gc_session_inspect(self.pointer, ctypes.byref(inspection)))
-        return inspection
-
-    def kv_hash(self) -> int:
-        """A fingerprint of the sequence's state in llama.cpp: keys, values, positions."""
-        value = ctypes.c_uint64()
-        with self._call:
-            _check(library().gc_session_kv_hash(self.pointer, ctypes.byref(value)))
-        return value.value
-
-    def probe(self, width: int) -> ctypes.Array[ctypes.c_float]:
-        """Logits after the timeline, float32 of vocab_size, from a pass of the given width."""
-        logits = (ctypes.c_float * self._vocab_size)()
-        lib = library()
-        with self._call:
-            _check(lib.gc_session_probe(self.pointer, width, logits))
-        return logits
-
-    def distribution(self, path: Sequence[int] = ()) -> dict[int, float]:
-        """What a token after the timeline and `path` is drawn from: token id to probability."""
-        n = self._vocab_size
-        ids, probabilities = (ctypes.c_int32 * n)(), (ctypes.c_double * n)()
-        count = ctypes.c_int32()
-        tokens = _int32_array(path)
-        with self._call:
-            _check(
-                library().gc_session_distribution(
-                    self.pointer, tokens, len(path), ids, probabilities, n, ctypes.byref(count)
-                )
-            )
-        return dict(zip(ids[: count.value], probabilities[: count.value], strict=True))
-
-    def free(self) -> None:
-        """Stop what is running, then free the timeline and its contexts."""
-        if is_forked():
-            return
-        self.cancel()
-        with self._call, self._life:
-            self._pointer = None
-            self._free()

@@ -13,7 +13,8 @@ from gemmachat.sampling import SamplingParams
 from gemmachat.stop import StopStrings
 
 if TYPE_CHECKING:
-    from gemmachat.engine import DraftPolicy, Engine, FinishReason, Session
+    from gemmachat.engine import Engine
+    from gemmachat.session import DraftPolicy, FinishReason, Session
     from gemmachat.stats import Stats
 
 

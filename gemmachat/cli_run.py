@@ -11,11 +11,11 @@ import typer
 from gemmachat import cli_shared
 from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, looks_like_model, resolve
 from gemmachat.cli_shared import Drafter, Threads
-from gemmachat.engine import DraftPolicy
 from gemmachat.errors import UsageError
 from gemmachat.native_structs import MAX_DRAFT
 from gemmachat.render import Screen
 from gemmachat.sampling import MAX_INT32, SamplingParams
+from gemmachat.session import DraftPolicy
 
 
 def run(

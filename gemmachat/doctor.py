@@ -11,9 +11,10 @@ from pathlib import Path
 
 from gemmachat import native
 from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, resolve
-from gemmachat.engine import Engine, default_threads
+from gemmachat.engine import Engine
 from gemmachat.errors import EngineError, GemmachatError
 from gemmachat.gguf_info import check_pair, read_header
+from gemmachat.processors import default_threads
 from gemmachat.sampling import SamplingParams
 
 _LIBRARY = re.compile(r"(lib(?:llama|ggml|gemmachat)[a-z0-9-]*)\.(?:so|dylib)")

@@ -10,57 +10,26 @@ whole prompt every time, reuses what its KV cache already holds, and streams one
 
 from __future__ import annotations
 
-import os
-import secrets
-import time
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from gemmachat import bridge, clusters
-from gemmachat.errors import ContextFullError, DamagedFileError, EngineError, UsageError
+from gemmachat import clusters, schedule_state
+from gemmachat.bridge_engine import EngineHandle
+from gemmachat.bridge_session import SessionHandle
+from gemmachat.errors import DamagedFileError, UsageError
 from gemmachat.gguf_info import check_pair, read_header, suppressed_tokens
-from gemmachat.logprobs import TokenLogprobs
-from gemmachat.native_structs import (
-    FLASH_ATTENTION,
-    KV_TYPES,
-    MAX_DRAFT,
-    Inspection,
-    NativeSampling,
-    NativeStats,
-    SessionParams,
-)
-from gemmachat.sampling import MAX_SEED, SamplingParams, whole_number
-from gemmachat.sanitize import Utf8Stream
-from gemmachat.stats import Stats, describe_early_exit, measure
-from gemmachat.vocab import ModelVocab, Vocab, find_control
+from gemmachat.native import installed_version
+from gemmachat.native_structs import FLASH_ATTENTION, KV_TYPES, NativeSchedule, SessionParams
+from gemmachat.processors import default_threads
+from gemmachat.sampling import whole_number
+from gemmachat.session import Session
+from gemmachat.vocab import ModelVocab, Vocab
 
-DraftPolicy = Literal["auto", "off"] | int
 KvType = Literal["f16", "q8_0"]
-FinishReason = Literal["stop", "length", "context", "cancelled"]
 
 DEFAULT_CONTEXT = 4096
 MAX_THREADS = 512  # what ggml accepts
-
-
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
-    """One token of the answer, or the end of it."""
-
-    text: str
-    """Text that this token completes; "" for a control token or an unfinished character."""
-    token: int | None
-    """Token id; None only in a last event that reports why the answer stopped without a token."""
-    from_draft: bool
-    """Whether the drafter proposed the token and the target accepted it."""
-    logprob: float
-    """Natural log of the token's probability under the target's softmax at temperature 1."""
-    finish_reason: FinishReason | None
-    """Set on the last event."""
-    logprobs: TokenLogprobs | None = None
-    """Alternatives, where `SamplingParams.logprobs` asks for them."""
 
 
 class Engine:
@@ -68,15 +37,17 @@ class Engine:
 
     def __init__(
         self,
-        handle: bridge.EngineHandle,
+        handle: EngineHandle,
         target: Path,
         *,
         has_drafter: bool,
         threads: int,
         suppressed: tuple[int, ...] = (),
+        schedule_file: Path | None = None,
     ) -> None:
         self._handle = handle
         self._threads = threads
+        self._schedule_file = schedule_file
         self.vocab: Vocab = ModelVocab(handle)
         self.model_name = target.stem
         self.context_length = handle.context_length()
@@ -112,7 +83,7 @@ class Engine:
         header = read_header(target)
         drafter_header = None if drafter is None else read_header(drafter)
         check_pair(header, drafter_header)
-        handle = bridge.EngineHandle(target, drafter)
+        handle = EngineHandle(target, drafter)
         if drafter_header is not None and clusters.lacks_clusters(drafter_header):
             kept = clusters.find(drafter_header)
             if kept is not None:
@@ -127,6 +98,9 @@ class Engine:
             has_drafter=drafter is not None,
             threads=threads,
             suppressed=suppressed_tokens(header),
+            schedule_file=schedule_state.state_file(
+                target, drafter, threads=threads, llama_cpp=installed_version("llama-cpp-python")
+            ),
         )
 
     def session(
@@ -172,8 +146,11 @@ class Engine:
             trace_logits=trace_logits,
             dense_head=dense_head,
         )
-        handle = bridge.SessionHandle(self._handle, params)
-        return Session(self, handle, n_ctx, early_exit=not no_early_exit)
+        # In exact mode costs are not what they are otherwise.
+        file = None if exact else self._schedule_file
+        saved = NativeSchedule() if file is None else schedule_state.load(file)
+        handle = SessionHandle(self._handle, params, saved)
+        return Session(self, handle, n_ctx, file, saved, early_exit=not no_early_exit)
 
     def close(self) -> None:
         """Free the models and every session that is still open."""
@@ -191,188 +168,6 @@ class Engine:
         self.close()
 
 
-class Session:
-    """One timeline of tokens on an engine. Open it with `Engine.session`."""
-
-    def __init__(
-        self, engine: Engine, handle: bridge.SessionHandle, n_ctx: int, *, early_exit: bool
-    ) -> None:
-        self._engine = engine
-        self._handle = handle
-        self._vocab = engine.vocab
-        self._answers = 0  # how many have been asked for
-        self._stats = Stats()
-        self._thought = _thought_marks(engine.vocab)
-        self._early_exit = early_exit
-        self._think = find_control(engine.vocab, "<|think|>")
-        self.n_ctx = n_ctx
-
-    def generate(
-        self,
-        tokens: Sequence[int],
-        sampling: SamplingParams,
-        *,
-        draft: DraftPolicy = "auto",
-        max_tokens: int | None = None,
-    ) -> Generator[TokenEvent, None, None]:
-        """Stream the answer to a prompt of token ids.
-
-        The longest prefix that the KV cache still holds is reused, the rest is prefilled. The last
-        event carries the finish reason. Raises `UsageError` on a draft length or limit that makes
-        no sense and `ContextFullError` on a prompt that does not fit. A new call ends the one
-        before it: reading on from the old answer raises `EngineError`.
-        """
-        n_draft = self._draft_length(draft)
-        if max_tokens is not None and whole_number("max-tokens", max_tokens) < 1:
-            raise UsageError(f"max-tokens must be 1 or more, not {max_tokens}")
-        tokens = list(tokens)
-        if not tokens:
-            raise UsageError("the prompt is empty")
-        if len(tokens) >= self.n_ctx:
-            raise ContextFullError(
-                f"the prompt has {len(tokens)} tokens and the context holds {self.n_ctx}, which "
-                "leaves no room for an answer: shorten it or use a larger --ctx"
-            )
-        seed = secrets.randbelow(MAX_SEED) if sampling.seed is None else sampling.seed
-        for token, _ in sampling.logit_bias:
-            if token >= self._vocab.size:
-                raise UsageError(
-                    f"there is no token {token} to bias: the vocabulary has {self._vocab.size}"
-                )
-        self._handle.set_sampling(
-            NativeSampling.of(
-                sampling,
-                seed,
-                banned=self._engine.suppressed,
-                # Only a prompt that asks for thoughts gets any before a grammar.
-                thought=self._thought if self._think in tokens else None,
-            )
-        )
-        self._answers += 1
-        limit = min(int(max_tokens or self.n_ctx), self.n_ctx)
-        return self._stream(tokens, n_draft, limit, self._answers, int(sampling.logprobs))
-
-    def _draft_length(self, draft: DraftPolicy) -> int:
-        """What `gc_session_step` calls n_draft: -1 decides by itself."""
-        if draft == "off" or (draft == "auto" and not self._engine.has_drafter):
-            return 0
-        if draft == "auto":
-            return -1
-        if not isinstance(draft, int) or not 1 <= draft <= MAX_DRAFT:
-            raise UsageError(f"draft must be auto, off or 1 to {MAX_DRAFT}, not {draft}")
-        if not self._engine.has_drafter:
-            raise UsageError(f"drafting {draft} tokens needs a drafter: pass --drafter PATH")
-        return draft
-
-    def _stream(
-        self, tokens: list[int], n_draft: int, limit: int, number: int, n_logprobs: int
-    ) -> Generator[TokenEvent, None, None]:
-        text = Utf8Stream()
-        started = time.perf_counter()
-        first_round: tuple[float, int] | None = None
-        n_new = 0
-        reason: FinishReason | None = None
-        try:
-            self._require_current(number)
-            self._handle.sync(tokens)
-            while reason is None:
-                self._require_current(number)
-                emitted = self._handle.step(n_draft, limit - n_new)
-                if first_round is None:
-                    first_round = (time.perf_counter(), len(emitted))
-                # All of the round at once: whoever reads them may begin another answer in between.
-                kept = [self._logprobs(index, n_logprobs) for index in range(len(emitted))]
-                for token, alternatives in zip(emitted, kept, strict=True):
-                    n_new += 1
-                    reason = self._finish_reason(token.id, n_new, limit, len(tokens))
-                    said = text.feed(self._vocab.piece(token.id))
-                    if reason is not None:
-                        said += text.flush()
-                    yield TokenEvent(
-                        said, token.id, token.from_draft, token.logprob, reason, alternatives
-                    )
-        except bridge.CancelledError:
-            yield TokenEvent(text.flush(), None, False, 0.0, "cancelled")
-        finally:
-            if number == self._answers:
-                self._handle.clear_cancel()  # one that came too late to stop anything
-                native = self._handle.stats()
-                self._stats = measure(
-                    native,
-                    prompt_tokens=len(tokens),
-                    completion_tokens=n_new,
-                    started=started,
-                    first_round=first_round,
-                    draft_policy=_describe(n_draft, native),
-                    early_exit=describe_early_exit(
-                        native, self._engine.skipped_layers, enabled=self._early_exit
-                    ),
-                )
-
-    def _logprobs(self, index: int, n: int) -> TokenLogprobs | None:
-        return TokenLogprobs.of(self._handle.logprobs(index, n)) if n else None
-
-    def _require_current(self, number: int) -> None:
-        if number != self._answers:
-            raise EngineError("this answer has ended: its session has begun another one")
-
-    def _finish_reason(
-        self, token: int, n_new: int, limit: int, n_prompt: int
-    ) -> FinishReason | None:
-        if self._vocab.is_end(token):
-            return "stop"
-        if n_new >= limit:
-            return "length"
-        if n_prompt + n_new >= self.n_ctx:
-            return "context"
-        return None
-
-    def cancel(self) -> None:
-        """Stop the answer within one pass, or the next one if none is running. Any thread."""
-        self._handle.cancel()
-
-    def clear_cancel(self) -> None:
-        """Take back a cancel that nothing has answered."""
-        self._handle.clear_cancel()
-
-    def stats(self) -> Stats:
-        """Figures of the last `generate`."""
-        return self._stats
-
-    def inspect(self) -> Inspection:
-        """The session's bookkeeping, for tests and diagnostics."""
-        return self._handle.inspect()
-
-    def close(self) -> None:
-        """Stop what is running and free the timeline."""
-        self._handle.free()
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-def _thought_marks(vocab: Vocab) -> tuple[int, int] | None:
-    """The tokens that open and close a thought; None in a vocabulary without them."""
-    opening, closing = find_control(vocab, "<|channel>"), find_control(vocab, "<channel|>")
-    return None if opening is None or closing is None else (opening, closing)
-
-
-def default_threads() -> int:
-    """Processors that this process may use."""
-    try:
-        return max(len(os.sched_getaffinity(0)), 1)
-    except AttributeError:
-        return os.cpu_count() or 1
-
-
 def _identity(path: Path) -> tuple[int, ...] | None:
     """What tells one state of a file from another; None where there is no file."""
     try:
@@ -380,9 +175,3 @@ def _identity(path: Path) -> tuple[int, ...] | None:
     except (OSError, ValueError):  # the check of the header says what is wrong
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _describe(n_draft: int, native: NativeStats) -> str:
-    if n_draft < 0 and native.parked_rounds:
-        return f"auto, parked in {native.parked_rounds} of {native.rounds} rounds"
-    return {-1: "auto", 0: "off"}.get(n_draft, str(n_draft))

@@ -18,12 +18,13 @@ from gemmachat.native_structs import (
     NativeClusters,
     NativeLogprob,
     NativeSampling,
+    NativeSchedule,
     NativeStats,
     NativeToken,
     SessionParams,
 )
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
@@ -81,6 +82,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "gc_session_free": (None, [_handle]),
     "gc_session_sync": (_status, [_handle, _int32s, _int32]),
     "gc_session_set_sampling": (_status, [_handle, ctypes.POINTER(NativeSampling)]),
+    "gc_session_set_schedule": (_status, [_handle, ctypes.POINTER(NativeSchedule)]),
+    "gc_session_schedule": (None, [_handle, ctypes.POINTER(NativeSchedule)]),
     "gc_session_step": (_status, [_handle, _int32, _int32, ctypes.POINTER(NativeToken), _int32s]),
     "gc_session_verify": (
         _status,
@@ -145,6 +148,33 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
             _doubles,
         ],
     ),
+    "gc_schedule_new": (
+        _status,
+        [
+            ctypes.POINTER(NativeSchedule),
+            ctypes.c_bool,
+            ctypes.c_bool,
+            ctypes.POINTER(_handle),
+        ],
+    ),
+    "gc_schedule_free": (None, [_handle]),
+    "gc_schedule_begin": (_status, [_handle, _int32, _int32, _int32, _int32s, _int32s]),
+    "gc_schedule_wants_step": (ctypes.c_bool, [_handle]),
+    "gc_schedule_wants_draw": (ctypes.c_bool, [_handle, ctypes.c_double]),
+    "gc_schedule_width": (_int32, [_handle, _int32]),
+    "gc_schedule_end": (_status, [_handle, _int32, _int32, _int32, _int32]),
+    "gc_schedule_measured_pass": (_status, [_handle, _int32, ctypes.c_double]),
+    "gc_schedule_measured_step": (None, [_handle, ctypes.c_double]),
+    "gc_schedule_save": (None, [_handle, ctypes.POINTER(NativeSchedule)]),
+    "gc_best_choice": (
+        _status,
+        [_doubles, ctypes.c_double, _doubles, _int32, _int32s, _doubles],
+    ),
+    "gc_ngram_new": (_status, [ctypes.POINTER(_handle)]),
+    "gc_ngram_free": (None, [_handle]),
+    "gc_ngram_append": (_status, [_handle, _int32s, _int32]),
+    "gc_ngram_cut": (None, [_handle, _int32]),
+    "gc_ngram_find": (_status, [_handle, _int32, _int32s, _int32s, _int32s]),
     "gc_best_tokens": (_status, [_floats, _int32, _int32, _int32s, _floats, _int32s]),
     "gc_sample_row": (
         _status,

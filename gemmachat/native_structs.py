@@ -64,6 +64,7 @@ class NativeSampling(ctypes.Structure):
         ("thought_close", ctypes.c_int32),
         ("n_logprobs", ctypes.c_int32),
         ("seed", ctypes.c_uint64),
+        ("repeatable", ctypes.c_bool),
     )
 
     def __init__(self, **fields: Any) -> None:
@@ -107,6 +108,7 @@ class NativeSampling(ctypes.Structure):
             thought_close=closing,
             n_logprobs=int(params.logprobs),
             seed=int(seed),
+            repeatable=params.seed is not None,
         )
 
 
@@ -135,11 +137,18 @@ class NativeStats(ctypes.Structure):
         ("exited_tokens", ctypes.c_int64),
         ("rounds", ctypes.c_int64),
         ("parked_rounds", ctypes.c_int64),
+        ("drafter_rounds", ctypes.c_int64),
+        ("copied_rounds", ctypes.c_int64),
         ("drafted", ctypes.c_int64),
         ("clustered", ctypes.c_int64),
         ("accepted", ctypes.c_int64),
         ("drafted_by_position", ctypes.c_int64 * MAX_DRAFT),
         ("accepted_by_position", ctypes.c_int64 * MAX_DRAFT),
+        ("copied_drafted", ctypes.c_int64),
+        ("copied_accepted", ctypes.c_int64),
+        ("rounds_by_width", ctypes.c_int64 * MAX_WIDTH),
+        ("pass_cost", ctypes.c_double * MAX_WIDTH),
+        ("step_cost", ctypes.c_double),
         ("expected_block", ctypes.c_double),
         ("expected_token_wise", ctypes.c_double),
         ("prefill_s", ctypes.c_double),
@@ -153,11 +162,18 @@ class NativeStats(ctypes.Structure):
     exited_tokens: int
     rounds: int
     parked_rounds: int
+    drafter_rounds: int
+    copied_rounds: int
     drafted: int
     clustered: int
     accepted: int
     drafted_by_position: Sequence[int]
     accepted_by_position: Sequence[int]
+    copied_drafted: int
+    copied_accepted: int
+    rounds_by_width: Sequence[int]
+    pass_cost: Sequence[float]
+    step_cost: float
     expected_block: float
     expected_token_wise: float
     prefill_s: float
@@ -177,6 +193,18 @@ class NativeClusters(ctypes.Structure):
         ("n_centroid_items", ctypes.c_int32),
         ("n_tokens", ctypes.c_int32),
     )
+
+
+class NativeSchedule(ctypes.Structure):
+    """gc_schedule_state."""
+
+    PASSES = ctypes.c_double * MAX_WIDTH
+    ACCEPTANCE = ctypes.c_double * MAX_DRAFT
+    _fields_ = (("pass_s", PASSES), ("step_s", ctypes.c_double), ("acceptance", ACCEPTANCE))
+
+    pass_s: Sequence[float]
+    step_s: float
+    acceptance: Sequence[float]
 
 
 class Inspection(ctypes.Structure):

@@ -254,9 +254,9 @@ def stats_lines(stats: Stats, agreement: str) -> list[str]:
         )
     lines.append(
         f"time {stats.total_s:.2f} s: first token {stats.ttft_s:.2f}, draft {stats.draft_s:.2f}, "
-        f"verify {stats.verify_s:.2f}, sampling {stats.sample_s:.2f} "
-        f"({stats.rounds} passes, draft {stats.draft_policy})"
+        f"verify {stats.verify_s:.2f}, sampling {stats.sample_s:.2f} ({stats.rounds} passes)"
     )
+    lines.append(f"draft {stats.draft_policy}")
     return lines
 
 

@@ -47,7 +47,7 @@ class Stats:
     early_exit: str = "not applicable"
     """Whether and how prefill left out layers."""
     draft_head: DraftHead = "none"
-    """What scored the drafts: the drafter's best clusters, its whole vocabulary, some both."""
+    """What scored the drafter's drafts: its best clusters, its whole vocabulary, some both."""
 
     def as_dict(self) -> dict[str, object]:
         """The figures by name, as `--json` prints them."""
@@ -108,11 +108,12 @@ def describe_early_exit(native: NativeStats, skipped: range, *, enabled: bool) -
 
 
 def _head(native: NativeStats) -> DraftHead:
-    if not native.drafted:
+    drawn = native.drafted - native.copied_drafted
+    if not drawn:
         return "none"
     if not native.clustered:
         return "dense"
-    return "clusters" if native.clustered == native.drafted else "mixed"
+    return "clusters" if native.clustered == drawn else "mixed"
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gemmachat.bridge import EngineHandle
+from gemmachat.bridge_engine import EngineHandle
 from gemmachat.errors import DamagedFileError, UsageError
 from gemmachat.sampling import whole_number
 

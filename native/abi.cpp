@@ -181,8 +181,20 @@ gc_status gc_session_set_sampling(gc_session *session, const gc_sampling *sampli
         gc::require(sampling != nullptr, "sampling parameters are needed");
         gc::check(*sampling);
         session->impl.set_sampling(gc::sampler_options(*sampling, session->impl.vocab_size()),
-                                   sampling->seed);
+                                   sampling->seed, sampling->repeatable);
     });
+}
+
+gc_status gc_session_set_schedule(gc_session *session, const gc_schedule_state *saved) {
+    return gc::guarded([&] {
+        gc::require(saved != nullptr, "a state is needed");
+        gc::check(*saved);
+        session->impl.set_schedule(*saved);
+    });
+}
+
+void gc_session_schedule(const gc_session *session, gc_schedule_state *state) {
+    *state = session->impl.schedule();
 }
 
 gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_tokens, gc_token *out,

@@ -45,6 +45,16 @@ void check(const gc_sampling &sampling) {
             "biases are needed");
 }
 
+void check(const gc_schedule_state &saved) {
+    for (const double seconds : saved.pass_s) {
+        require(std::isfinite(seconds) && seconds >= 0.0, "seconds must be 0 or more");
+    }
+    require(std::isfinite(saved.step_s) && saved.step_s >= 0.0, "seconds must be 0 or more");
+    for (const double chance : saved.acceptance) {
+        require(chance >= 0.0 && chance <= 1.0, "an acceptance must be in [0, 1]");
+    }
+}
+
 Sampling shaping(const gc_sampling &sampling) {
     return {sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p,
             sampling.typical_p};

@@ -33,8 +33,9 @@ gc_status guarded(Body body) noexcept {
 // Throws Error(GC_BAD_ARGUMENT) unless the condition holds.
 void require(bool condition, const char *text);
 
-// Throws Error(GC_BAD_ARGUMENT) on a value out of its range.
+// Throw Error(GC_BAD_ARGUMENT) on a value out of its range.
 void check(const gc_sampling &sampling);
+void check(const gc_schedule_state &saved);
 
 // The part that concerns one row of logits alone.
 Sampling shaping(const gc_sampling &sampling);

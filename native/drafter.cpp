@@ -1,6 +1,7 @@
 #include "drafter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "error.h"
@@ -43,7 +44,7 @@ void Drafter::begin(const std::vector<float> &hidden) {
 
 // One drafter pass: (token, state) -> the next token's distribution and the next state. The
 // position stays that of the last committed token for the whole round, as the drafter was trained.
-llama_token Drafter::step(llama_token token, llama_pos position, Sampler &sampler, Random &random) {
+void Drafter::step(llama_token token, llama_pos position, Sampler &sampler) {
     batch_.clear();
     batch_.add(token, position, /*wants_logits=*/true);
     std::copy(state_.begin(), state_.end(), batch_.embedding(0));
@@ -52,36 +53,41 @@ llama_token Drafter::step(llama_token token, llama_pos position, Sampler &sample
         batch_.decode(context_.get());
     }
 
-    Draft draft = {};
-    if (!spare_.empty()) {
-        draft.q = std::move(spare_.back());
-        spare_.pop_back();
-    }
+    RowSummary raw;
     if (exit_.reached()) {
-        score_clusters(sampler, draft.q);
+        score_clusters(sampler, raw);
     } else {
-        score_vocabulary(sampler, draft.q);
+        score_vocabulary(sampler, raw);
     }
-    draft.token = draw(draft.q, random);
-    drafts_.push_back(std::move(draft));
-    return drafts_.back().token;
+    confidence_ = std::exp(-raw.log_total);
 }
 
-void Drafter::score_clusters(Sampler &sampler, Distribution &q) {
+void Drafter::score_clusters(Sampler &sampler, RowSummary &raw) {
     head_->score(norm_);
-    sampler.distribution(head_->logits(), q);
+    sampler.distribution(head_->logits(), next_, &raw);
     head_->next_state(norm_, state_);
-    ++n_clustered_;
 }
 
-void Drafter::score_vocabulary(Sampler &sampler, Distribution &q) {
+void Drafter::score_vocabulary(Sampler &sampler, RowSummary &raw) {
     float *logits = llama_get_logits_ith(context_.get(), 0);
     const float *next_state = llama_get_embeddings_nextn_ith(context_.get(), 0);
     if (logits == nullptr || next_state == nullptr) {
         throw Error(GC_DECODE_FAILED, "the drafter's pass returned no row");
     }
-    sampler.distribution({logits, n_vocab_}, q);
+    sampler.distribution({logits, n_vocab_}, next_, &raw);
     std::copy(next_state, next_state + state_.size(), state_.begin());
+}
+
+llama_token Drafter::draw_next(Random &random) {
+    n_clustered_ += exit_.reached();
+    Draft draft = {draw(next_, random), {}};
+    if (!spare_.empty()) {
+        draft.q = std::move(spare_.back());
+        spare_.pop_back();
+    }
+    std::swap(draft.q, next_);
+    drafts_.push_back(std::move(draft));
+    return drafts_.back().token;
 }
 
 }  // namespace gc

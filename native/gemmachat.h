@@ -19,7 +19,7 @@ extern "C" {
 
 #define GC_API __attribute__((visibility("default")))
 
-#define GC_ABI_VERSION 5
+#define GC_ABI_VERSION 6
 
 // Most tokens drafted in one round, and the rows of one verification pass that this needs.
 #define GC_MAX_DRAFT 7
@@ -171,6 +171,9 @@ typedef struct gc_sampling {
     int32_t thought_close;
     int32_t n_logprobs;  // keep so many alternatives for every token, at most GC_MAX_LOGPROBS
     uint64_t seed;
+    // The text must follow from seed, prompt and settings. Drafting then goes by what
+    // gc_session_set_schedule gave, and by nothing that was measured since.
+    bool repeatable;
 } gc_sampling;
 
 // A token and the natural log of its probability: under the target's softmax at temperature 1,
@@ -194,12 +197,19 @@ typedef struct gc_stats {
     int64_t prefilled_tokens;  // of it, computed by gc_session_sync
     int64_t exited_tokens;     // of them, in passes that left out the layers that may be
     int64_t rounds;            // verification passes
-    int64_t parked_rounds;     // of them, in which drafting was parked
+    int64_t parked_rounds;     // of them, in which the drafter was not asked as it would not pay
+    int64_t drafter_rounds;    // of them, in which the schedule asked the drafter
+    int64_t copied_rounds;     // of them, whose drafts were copied from an earlier place
     int64_t drafted;
     int64_t clustered;  // of them, drawn from the best clusters, not from the whole vocabulary
     int64_t accepted;
     int64_t drafted_by_position[GC_MAX_DRAFT];
     int64_t accepted_by_position[GC_MAX_DRAFT];
+    int64_t copied_drafted;  // of drafted
+    int64_t copied_accepted;
+    int64_t rounds_by_width[GC_MAX_WIDTH];  // rounds that the schedule decided about
+    double pass_cost[GC_MAX_WIDTH];         // what it takes a pass to cost, in passes of one row
+    double step_cost;                       // and drafting one token
     // When traced: for every draft the probability that it is accepted, given the drafts up to it,
     // under each kind of verification. Their sums have the mean of accepted and less noise.
     double expected_block;
@@ -209,6 +219,13 @@ typedef struct gc_stats {
     double verify_s;
     double sample_s;
 } gc_stats;
+
+// What a session has learned about drafting, for the next one on this machine with these models.
+typedef struct gc_schedule_state {
+    double pass_s[GC_MAX_WIDTH];      // seconds of a pass of 1, 2, ... rows; 0: unknown
+    double step_s;                    // seconds of drafting one token; 0: unknown
+    double acceptance[GC_MAX_DRAFT];  // of each draft, given those before it; 0: unknown
+} gc_schedule_state;
 
 // The bookkeeping of a session, for tests and diagnostics.
 typedef struct gc_inspection {
@@ -229,9 +246,14 @@ GC_API void gc_session_free(gc_session *session);
 GC_API gc_status gc_session_sync(gc_session *session, const int32_t *tokens, int32_t n_tokens);
 // How the tokens from here on are drawn. Restarts the random stream from the seed.
 GC_API gc_status gc_session_set_sampling(gc_session *session, const gc_sampling *sampling);
-// One round: drafts up to n_draft tokens (-1: three, or none while that does not pay), verifies
-// them in one target pass and appends 1 to n_draft + 1 tokens to the timeline, at most max_tokens.
-// Nothing is drafted in the first round after gc_session_sync where prefill leaves layers out.
+// What an earlier session has learned about drafting with these models on this machine, and what
+// this one knows.
+GC_API gc_status gc_session_set_schedule(gc_session *session, const gc_schedule_state *saved);
+GC_API void gc_session_schedule(const gc_session *session, gc_schedule_state *state);
+// One round: drafts up to n_draft tokens (-1: as many as pay, by the drafter or copied from an
+// earlier place), verifies them in one target pass and appends 1 to n_draft + 1 tokens to the
+// timeline, at most max_tokens. The drafter is not asked in the first round after gc_session_sync
+// where prefill leaves layers out.
 // out needs GC_MAX_WIDTH places. When it fails or is cancelled the timeline is what it was.
 GC_API gc_status gc_session_step(gc_session *session, int32_t n_draft, int32_t max_tokens,
                                  gc_token *out, int32_t *n_out);
@@ -309,6 +331,40 @@ GC_API gc_status gc_sample_row(const gc_engine *engine, const gc_sampling *sampl
                                const int32_t *tokens, int32_t n_prompt, int32_t n_answer,
                                const int32_t *ids, const float *logits, int32_t n, int32_t *out,
                                double *probabilities, int32_t capacity, int32_t *n_out);
+// ---- drafting alone, for tests ------------------------------------------------------------------
+
+// The schedule of draft lengths; native/schedule.h says what each call means.
+typedef struct gc_schedule gc_schedule;
+
+GC_API gc_status gc_schedule_new(const gc_schedule_state *saved, bool one_width, bool learns_costs,
+                                 gc_schedule **schedule);
+GC_API void gc_schedule_free(gc_schedule *schedule);
+// *source: 0 for none, 1 for the drafter, 2 for *n_drafts copied tokens.
+GC_API gc_status gc_schedule_begin(gc_schedule *schedule, int32_t drafter, int32_t copied,
+                                   int32_t n_alike, int32_t *source, int32_t *n_drafts);
+GC_API bool gc_schedule_wants_step(gc_schedule *schedule);
+GC_API bool gc_schedule_wants_draw(gc_schedule *schedule, double confidence);
+GC_API int32_t gc_schedule_width(const gc_schedule *schedule, int32_t n_drafts);
+GC_API gc_status gc_schedule_end(gc_schedule *schedule, int32_t n_drafts, int32_t n_accepted,
+                                 int32_t n_copied, int32_t n_compared);
+GC_API gc_status gc_schedule_measured_pass(gc_schedule *schedule, int32_t width, double seconds);
+GC_API void gc_schedule_measured_step(gc_schedule *schedule, double seconds);
+GC_API void gc_schedule_save(const gc_schedule *schedule, gc_schedule_state *state);
+// The number of drafts with the most expected tokens per cost: pass holds GC_MAX_WIDTH costs,
+// acceptance max_drafts chances.
+GC_API gc_status gc_best_choice(const double *pass, double step, const double *acceptance,
+                                int32_t max_drafts, int32_t *n_drafts, double *rate);
+
+// The index of a timeline's repetitions, see native/ngram.h.
+typedef struct gc_ngram gc_ngram;
+
+GC_API gc_status gc_ngram_new(gc_ngram **index);
+GC_API void gc_ngram_free(gc_ngram *index);
+GC_API gc_status gc_ngram_append(gc_ngram *index, const int32_t *tokens, int32_t n_tokens);
+GC_API void gc_ngram_cut(gc_ngram *index, int32_t n_tokens);
+// Up to max_tokens tokens that may follow; *n_alike is how many before them are those at the end.
+GC_API gc_status gc_ngram_find(const gc_ngram *index, int32_t max_tokens, int32_t *tokens,
+                               int32_t *n_tokens, int32_t *n_alike);
 
 #ifdef __cplusplus
 }

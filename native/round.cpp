@@ -25,6 +25,17 @@ namespace {
 // Stands in a distribution for the answer that cannot go on.
 constexpr int32_t kDeadEnd = -1;
 
+// A draft of a given length.
+class FixedLength : public Guide {
+public:
+    explicit FixedLength(int32_t n) : left_(n) {}
+    bool wants_step() override { return left_-- > 0; }
+    bool wants_draw(double) override { return true; }
+
+private:
+    int32_t left_;
+};
+
 bool all_finite(const std::vector<float> &row) {
     return std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
 }
@@ -48,7 +59,13 @@ void Session::begin_answer() {
 int32_t Session::step(int32_t n_draft, int32_t max_tokens, gc_token *out) {
     const int32_t limit = round_limit(max_tokens);
     begin_answer();
-    return finish_round(draft(draft_length(n_draft, limit)), out);
+    if (n_draft < 0) {
+        return scheduled_round(limit, out);
+    }
+    // A round yields at most one token more than it drafts.
+    FixedLength guide(hidden_.empty() ? 0 : std::min(n_draft, limit - 1));
+    const std::vector<Draft> &drafts = draft(guide);
+    return finish_round(drafts, static_cast<int32_t>(drafts.size()) + 1, out);
 }
 
 int32_t Session::verify(const int32_t *drafts, int32_t n_drafts, int32_t max_tokens,
@@ -56,7 +73,7 @@ int32_t Session::verify(const int32_t *drafts, int32_t n_drafts, int32_t max_tok
     const int32_t limit = round_limit(max_tokens);
     begin_answer();
     const std::vector<Draft> proposed = certain(drafts, std::min(n_drafts, limit - 1));
-    return finish_round(proposed, out);
+    return finish_round(proposed, static_cast<int32_t>(proposed.size()) + 1, out);
 }
 
 // Drafts that nobody drew: their distributions are point masses.
@@ -85,7 +102,7 @@ void Session::distribution(const int32_t *path, int32_t n_path, Distribution &p)
     const std::vector<Draft> drafts = certain(path, n_path);
     const int32_t n_vocab = engine_->vocab_size();
     try {
-        verify_pass(drafts);
+        verify_pass(drafts, n_path + 1);
         follow(drafts, n_path);
         float *row = llama_get_logits_ith(target_.get(), n_path);
         if (row == nullptr) {
@@ -115,9 +132,9 @@ int32_t Session::round_limit(int32_t max_tokens) const {
     return std::min(max_tokens, room);
 }
 
-int32_t Session::finish_round(const std::vector<Draft> &drafts, gc_token *out) {
+int32_t Session::finish_round(const std::vector<Draft> &drafts, int32_t width, gc_token *out) {
     try {
-        verify_pass(drafts);
+        verify_pass(drafts, width);
         judge_drafts(drafts);
     } catch (...) {
         roll_back(n_cached());
@@ -128,23 +145,14 @@ int32_t Session::finish_round(const std::vector<Draft> &drafts, gc_token *out) {
     return static_cast<int32_t>(judged_.size());
 }
 
-// A round yields at most one token more than it drafts, so the limit caps the draft.
-int32_t Session::draft_length(int32_t wanted, int32_t limit) const {
-    if (hidden_.empty()) {
-        return 0;
-    }
-    const int32_t n = wanted < 0 ? schedule_.draft_length() : wanted;
-    return std::min({n, limit - 1, GC_MAX_DRAFT});
-}
-
-const std::vector<Draft> &Session::draft(int32_t n) {
-    if (n <= 0) {
+const std::vector<Draft> &Session::draft(Guide &guide) {
+    if (drafter_ == nullptr || hidden_.empty()) {
         return no_drafts_;
     }
     const Stopwatch stopwatch(stats_.draft_s);
     try {
         const std::vector<Draft> &drafts =
-            drafter_->draft(committed_.back(), n_cached(), hidden_, n, *sampler_, random_,
+            drafter_->draft(committed_.back(), n_cached(), hidden_, guide, *sampler_, random_,
                             [this](llama_token token) { return engine_->is_end(token); });
         stats_.clustered += drafter_->n_clustered();
         return drafts;
@@ -154,9 +162,9 @@ const std::vector<Draft> &Session::draft(int32_t n) {
     }
 }
 
-// Row 0 is the last token, row i the i-th draft. In exact mode more rows pad the pass to one width,
-// because llama.cpp's kernels may round differently at another.
-void Session::verify_pass(const std::vector<Draft> &drafts) {
+// Row 0 is the last token, row i the i-th draft. More rows pad the pass to the width: in exact mode
+// always the same, because llama.cpp's kernels may round differently at another.
+void Session::verify_pass(const std::vector<Draft> &drafts, int32_t width) {
     const Stopwatch stopwatch(stats_.verify_s);
     const int32_t start = n_cached();
     batch_.clear();
@@ -165,7 +173,7 @@ void Session::verify_pass(const std::vector<Draft> &drafts) {
     for (const Draft &draft : drafts) {
         batch_.add(draft.token, start + n++, true);
     }
-    while (exact_ && n < GC_MAX_WIDTH) {
+    while (n < (exact_ ? GC_MAX_WIDTH : width)) {
         batch_.add(committed_.back(), start + n++, true);
     }
     batch_.decode(target_.get());
@@ -249,14 +257,12 @@ gc_token Session::describe(int32_t token, const float *logits, const RowSummary 
 
 void Session::record(int32_t n_drafted, int32_t n_accepted) {
     ++stats_.rounds;
-    stats_.parked_rounds += schedule_.parked();
     stats_.drafted += n_drafted;
     stats_.accepted += n_accepted;
     for (int32_t i = 0; i < n_drafted; ++i) {
         ++stats_.drafted_by_position[i];
         stats_.accepted_by_position[i] += i < n_accepted;
     }
-    schedule_.record(n_drafted, n_accepted);
 }
 
 // The emitted tokens join the timeline; what else the pass put into the cache leaves it.

@@ -65,7 +65,8 @@ Session::Session(std::shared_ptr<const Engine> engine, const gc_session_params &
       trace_acceptance_(params.trace_acceptance),
       exit_(exit_node(*engine_, params)),
       batch_(kBatch, 0),
-      sampler_(std::make_unique<Sampler>(*engine_, SamplerOptions())) {
+      sampler_(std::make_unique<Sampler>(*engine_, SamplerOptions())),
+      schedule_(saved_schedule_, exact_, /*learns_costs=*/true) {
     const ContextOptions options = context_options(params, &cancel_, &exit_);
     target_ = make_context(engine_->target(), options, nullptr);
     memory_ = llama_get_memory(target_.get());
@@ -138,6 +139,7 @@ void Session::sync(const llama_token *tokens, int32_t n_tokens) {
         hidden_.clear();
     }
     roll_back(n_reused);
+    ngrams_.cut(n_reused);
     committed_.assign(tokens, tokens + std::min(n_reused + 1, n_tokens));
     prefill(tokens, n_tokens);
 }
@@ -181,13 +183,20 @@ void Session::keep_hidden(int32_t row) {
     hidden_.assign(hidden, hidden + llama_model_n_embd(engine_->target()));
 }
 
-void Session::set_sampling(SamplerOptions options, uint64_t seed) {
+void Session::set_sampling(SamplerOptions options, uint64_t seed, bool repeatable) {
     sampler_ = std::make_unique<Sampler>(*engine_, std::move(options));
     answer_begun_ = false;
     random_ = Random(seed);
-    // Afresh for every answer: what is drafted shows in what is drawn, and the same seed must give
-    // the same text whatever was said before.
-    schedule_ = Schedule();
+    // What is drafted shows in what is drawn.
+    repeatable_.reset();
+    if (repeatable) {
+        repeatable_.emplace(saved_schedule_, exact_, /*learns_costs=*/false);
+    }
+}
+
+void Session::set_schedule(const gc_schedule_state &saved) {
+    saved_schedule_ = saved;
+    schedule_ = Schedule(saved_schedule_, exact_, /*learns_costs=*/true);
 }
 
 void Session::probe(int32_t width, float *logits) {

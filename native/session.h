@@ -12,6 +12,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "context.h"
@@ -19,6 +20,7 @@
 #include "engine.h"
 #include "gemmachat.h"
 #include "logprobs.h"
+#include "ngram.h"
 #include "sampler.h"
 #include "schedule.h"
 #include "shape.h"
@@ -31,7 +33,10 @@ public:
     Session(std::shared_ptr<const Engine> engine, const gc_session_params &params);
 
     void sync(const llama_token *tokens, int32_t n_tokens);
-    void set_sampling(SamplerOptions options, uint64_t seed);
+    // Where the same seed must give the same text, what is learned shows in no decision.
+    void set_sampling(SamplerOptions options, uint64_t seed, bool repeatable);
+    void set_schedule(const gc_schedule_state &saved);
+    gc_schedule_state schedule() const { return schedule_.save(); }
     // Returns the number of tokens written to out.
     int32_t step(int32_t n_draft, int32_t max_tokens, gc_token *out);
     int32_t verify(const int32_t *drafts, int32_t n_drafts, int32_t max_tokens, gc_token *out);
@@ -60,12 +65,15 @@ private:
     void keep_hidden(int32_t row);
 
     int32_t round_limit(int32_t max_tokens) const;
-    int32_t draft_length(int32_t wanted, int32_t limit) const;
-    int32_t finish_round(const std::vector<Draft> &drafts, gc_token *out);
-    const std::vector<Draft> &draft(int32_t n);
+    int32_t scheduled_round(int32_t limit, gc_token *out);
+    Match look_up(int32_t n);
+    const std::vector<Draft> &scheduled_drafts(Schedule &schedule, const Offer &offer);
+    void end_scheduled_round(Schedule &schedule, int32_t n_drafts);
+    int32_t finish_round(const std::vector<Draft> &drafts, int32_t width, gc_token *out);
+    const std::vector<Draft> &draft(Guide &guide);
     void follow(const std::vector<Draft> &drafts, int32_t n);
     std::vector<Draft> certain(const int32_t *tokens, int32_t n) const;
-    void verify_pass(const std::vector<Draft> &drafts);
+    void verify_pass(const std::vector<Draft> &drafts, int32_t width);
     void judge_drafts(const std::vector<Draft> &drafts);
     gc_token describe(int32_t token, const float *logits, const RowSummary &summary,
                       bool from_draft) const;
@@ -92,7 +100,12 @@ private:
     std::unique_ptr<Sampler> sampler_;
     bool answer_begun_ = false;  // the sampler has seen the timeline
     Random random_{0};
-    Schedule schedule_;
+    gc_schedule_state saved_schedule_ = {};
+    Schedule schedule_;                   // learns from every answer that need not be repeatable
+    std::optional<Schedule> repeatable_;  // afresh from what was saved, for one that must
+    NgramIndex ngrams_;                   // of a prefix of the timeline
+    std::vector<int32_t> looked_up_;      // what followed at an earlier place like this
+    std::vector<Draft> copies_;
     const std::vector<Draft> no_drafts_;
     std::vector<int32_t> judged_ids_;
     std::vector<gc_token> judged_;    // what the round emits

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,6 +15,9 @@ from fakes import FakeEngine
 
 from gemmachat import cli, cli_shared
 from gemmachat.catalog import ResolvedModel
+
+# Tests leave nothing in the user's folders and find nothing there.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="gemmachat-tests-")
 
 # A script's background job starts with Ctrl-C ignored, and so would every program tested in it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gemmachat import Engine, SamplingParams
-from gemmachat.bridge import SessionHandle
+from gemmachat.bridge_session import SessionHandle
 from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import NativeSampling, SessionParams
 

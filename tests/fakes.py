@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from gemmachat.catalog import ResolvedModel
-from gemmachat.engine import DraftPolicy, Engine, FinishReason, Session, TokenEvent
+from gemmachat.engine import Engine
 from gemmachat.errors import ContextFullError, DamagedFileError
 from gemmachat.sampling import SamplingParams
 from gemmachat.sanitize import Utf8Stream
+from gemmachat.session import DraftPolicy, FinishReason, Session, TokenEvent
 from gemmachat.stats import Stats
 
 CONTROLS = ("<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmachat import SamplingParams, bridge
+from gemmachat.bridge_engine import EngineHandle
 from gemmachat.native import library
 from gemmachat.native_structs import NativeSampling
 
@@ -28,12 +29,12 @@ def pointer(array: npt.NDArray[Any], kind: Any) -> Any:
     return array.ctypes.data_as(ctypes.POINTER(kind))
 
 
-def score(engine: bridge.EngineHandle, hidden: Floats, state_width: int) -> Scored:
+def score(engine: EngineHandle, hidden: Floats, state_width: int) -> Scored:
     capacity = engine.vocab_size()
     ids, logits = np.zeros(capacity, np.int32), np.zeros(capacity, np.float32)
     state, count = np.zeros(state_width, np.float32), ctypes.c_int32()
     row = np.ascontiguousarray(hidden, np.float32)
-    bridge._check(
+    bridge.check(
         library().gc_head_score(
             engine.pointer,
             pointer(row, ctypes.c_float),
@@ -47,10 +48,10 @@ def score(engine: bridge.EngineHandle, hidden: Floats, state_width: int) -> Scor
     return Scored(ids[: count.value], logits[: count.value], state)
 
 
-def recall(engine: bridge.EngineHandle, hidden: Floats) -> float:
+def recall(engine: EngineHandle, hidden: Floats) -> float:
     """In how many of the hidden rows the likeliest token is among the candidates, as a share."""
     rows, found = np.ascontiguousarray(hidden, np.float32), ctypes.c_int32()
-    bridge._check(
+    bridge.check(
         library().gc_head_recall(
             engine.pointer, pointer(rows, ctypes.c_float), len(rows), ctypes.byref(found)
         )
@@ -59,7 +60,7 @@ def recall(engine: bridge.EngineHandle, hidden: Floats) -> float:
 
 
 def sampled(
-    engine: bridge.EngineHandle,
+    engine: EngineHandle,
     params: SamplingParams,
     logits: Floats,
     ids: npt.NDArray[np.int32] | None = None,
@@ -72,7 +73,7 @@ def sampled(
     out, p = np.zeros(len(logits), np.int32), np.zeros(len(logits), np.float64)
     count = ctypes.c_int32()
     native = NativeSampling.of(params, 0)
-    bridge._check(
+    bridge.check(
         library().gc_sample_row(
             engine.pointer,
             ctypes.byref(native),

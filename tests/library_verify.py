@@ -25,7 +25,7 @@ def by_library(
         return (ctypes.c_double * len(values))(*map(float, values))
 
     accepted, last = doubles([0.0] * (n + 1)), doubles([0.0] * ((n + 1) * n_vocab))
-    bridge._check(
+    bridge.check(
         library().gc_verify_law(
             doubles([*itertools.chain(*p)]),
             doubles([*itertools.chain(*q)]),

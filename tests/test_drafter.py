@@ -9,7 +9,7 @@ from embedded import DRAFTER, PROMPTS, TARGET, chat_tokens, open_handle
 from library_head import score
 
 from gemmachat import Engine
-from gemmachat.bridge import EngineHandle
+from gemmachat.bridge_engine import EngineHandle
 
 N_DRAFT = 4
 

@@ -21,7 +21,7 @@ from embedded import (
 )
 
 from gemmachat import Engine, SamplingParams
-from gemmachat.bridge import SessionHandle
+from gemmachat.bridge_session import SessionHandle
 from gemmachat.native_structs import MAX_WIDTH, NativeSampling, SessionParams
 
 DRAFTS = (1, 2, 3, 4, 7)

@@ -12,7 +12,8 @@ import pytest
 from embedded import TARGET
 
 from gemmachat import UsageError
-from gemmachat.bridge import EngineHandle, check_grammar
+from gemmachat.bridge import check_grammar
+from gemmachat.bridge_engine import EngineHandle
 from gemmachat.json_schema import to_grammar
 
 ARITHMETIC = r"""

@@ -13,10 +13,11 @@ import pytest
 from embedded import DRAFTER, PROMPTS, TARGET, chat_tokens
 
 from gemmachat import Engine, NotFoundError, SamplingParams, UsageError
-from gemmachat.bridge import EngineHandle, check_grammar
-from gemmachat.engine import DraftPolicy, Session, TokenEvent
+from gemmachat.bridge import check_grammar
+from gemmachat.bridge_engine import EngineHandle
 from gemmachat.grammar import read_grammar, read_schema
 from gemmachat.json_schema import to_grammar
+from gemmachat.session import DraftPolicy, Session, TokenEvent
 
 WORDS = 'root ::= ("a" | "b" | "the" | "model" | "." | " ")+ "!"'
 GREEDY = SamplingParams(temperature=0.0)

@@ -12,7 +12,7 @@ import pytest
 from embedded import TARGET
 from schemas import ENFORCED, Schema, object_of
 
-from gemmachat.bridge import EngineHandle
+from gemmachat.bridge_engine import EngineHandle
 from gemmachat.errors import UsageError
 from gemmachat.json_schema import MAX_BYTES, any_object, to_grammar
 

@@ -15,10 +15,10 @@ from embedded import DRAFTER, PROMPTS, TARGET, chat_tokens, open_handle, probe
 from fakes import FakeEngine
 
 from gemmachat import Engine, SamplingParams, UsageError, cli
-from gemmachat.engine import DraftPolicy, Session, TokenEvent
 from gemmachat.logprobs import Alternative, TokenLogprobs
 from gemmachat.native_structs import MAX_WIDTH, NativeSampling
 from gemmachat.sampling import MAX_LOGPROBS
+from gemmachat.session import DraftPolicy, Session, TokenEvent
 
 N = 5
 SAMPLED = SamplingParams(temperature=1.3, top_k=40, top_p=0.9, seed=5, logprobs=N)

@@ -13,10 +13,10 @@ from embedded import DRAFTER, PROMPTS, TARGET, chat_tokens, open_handle, probe
 from test_shape import references
 
 from gemmachat import Engine, SamplingParams, UsageError
-from gemmachat.engine import DraftPolicy, TokenEvent
 from gemmachat.json_schema import to_grammar
 from gemmachat.native_structs import MAX_WIDTH, NativeSampling
 from gemmachat.sampling import MAX_LOGPROBS
+from gemmachat.session import DraftPolicy, TokenEvent
 
 DRAFTS: tuple[DraftPolicy, ...] = ("off", 1, 2, 3, 4, 7)
 N_TOKENS = 24

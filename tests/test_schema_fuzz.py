@@ -13,7 +13,7 @@ from embedded import TARGET
 from jsonschema import Draft202012Validator
 from schemas import ENFORCED
 
-from gemmachat.bridge import EngineHandle
+from gemmachat.bridge_engine import EngineHandle
 from gemmachat.errors import UsageError
 from gemmachat.json_schema import to_grammar
 from gemmachat.schema_parts import BY_TYPE, CHOICES, NOTES

@@ -16,7 +16,6 @@ from fakes import FakeEngine, FakeSession
 from scipy import stats as scipy_stats
 
 from gemmachat import Engine, selftest
-from gemmachat.engine import DraftPolicy, Session, TokenEvent
 from gemmachat.evidence.answers import Effort, Examiner, load_prompts
 from gemmachat.evidence.counters import contradictions
 from gemmachat.evidence.greedy import DRAFT_LENGTHS
@@ -24,6 +23,7 @@ from gemmachat.evidence.law import FALSE_ALARMS, SETTINGS, WORDS, SameLaw, check
 from gemmachat.evidence.significance import chi_square_survival, g_test, pool
 from gemmachat.sampling import SamplingParams
 from gemmachat.selftest import run_selftest
+from gemmachat.session import DraftPolicy, Session, TokenEvent
 from gemmachat.stats import Stats
 
 SMALL = Effort(samples=(50, 100), constrained=8)

@@ -27,7 +27,8 @@ from gemmachat import (
     SamplingParams,
     UsageError,
 )
-from gemmachat.bridge import CancelledError, SessionHandle
+from gemmachat.bridge import CancelledError
+from gemmachat.bridge_session import SessionHandle
 from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH
 
 

@@ -57,7 +57,7 @@ def shape(row: np.ndarray, variant: str | None = None, **filters: float) -> Shap
     settings = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, **filters}
     ids, p = np.empty(len(row), np.int32), np.empty(len(row), np.float64)
     count, log_total = ctypes.c_int32(), ctypes.c_double()
-    bridge._check(
+    bridge.check(
         library().gc_shape_row(
             pointer(row),
             len(row),
@@ -240,7 +240,7 @@ def test_best_tokens_are_ranked_with_their_log_probabilities(n):
     for row in (peaked(FULL, 6), tied(5000), adversaries(130)["few possible"]):
         ids, logprobs = (ctypes.c_int32 * n)(), (ctypes.c_float * n)()
         count = ctypes.c_int32()
-        bridge._check(
+        bridge.check(
             library().gc_best_tokens(pointer(row), len(row), n, ids, logprobs, ctypes.byref(count))
         )
         ranked = np.lexsort((np.arange(len(row)), -row))[:n]
@@ -256,7 +256,7 @@ def test_draws_follow_the_distribution():
     sampling = NativeSampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=9)
     n_draws = 200_000
     out, counts = (ctypes.c_int32 * (n_draws * MAX_WIDTH))(), (ctypes.c_int32 * n_draws)()
-    bridge._check(
+    bridge.check(
         library().gc_verify_rounds(
             pointer(row), None, 0, len(row), ctypes.byref(sampling), False, n_draws, out, counts
         )

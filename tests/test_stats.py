@@ -8,6 +8,7 @@ import pytest
 from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
 
 from gemmachat import Engine
+from gemmachat.draft_policy import describe
 from gemmachat.native_structs import NativeStats
 from gemmachat.stats import Stats, measure
 
@@ -97,3 +98,17 @@ def test_a_real_answer_adds_up():
         assert session.stats().mean_accepted_length == 1.0
         assert session.stats().cached_tokens == len(tokens) - 1
         assert session.stats().draft_policy == "off"
+
+
+def test_the_policy_of_an_answer_is_one_line():
+    native = NativeStats(rounds=10, drafter_rounds=6, copied_rounds=1, parked_rounds=3)
+    native.drafted, native.accepted, native.copied_drafted, native.copied_accepted = 25, 16, 7, 7
+    native.rounds_by_width[:] = [3, 0, 0, 6, 0, 0, 0, 1]
+    native.pass_cost[3], native.step_cost = 1.45, 0.08
+    assert describe(-1, native) == (
+        "auto: of 10 passes drafter in 6 (3.0 each, 50 % kept), "
+        "copies in 1 (7.0 each, 100 % kept), nothing in 3; "
+        "4 rows cost 1.45 passes of one, a draft 0.08"
+    )
+    assert describe(-1, NativeStats()) == "auto"
+    assert [describe(n, native) for n in (0, 3)] == ["off", "3"]

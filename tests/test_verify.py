@@ -47,7 +47,7 @@ def verify_rounds(
     )
     out = (ctypes.c_int32 * (n_rounds * MAX_WIDTH))()
     counts = (ctypes.c_int32 * n_rounds)()
-    bridge._check(
+    bridge.check(
         library().gc_verify_rounds(
             target,
             drafter,

@@ -22,11 +22,13 @@ from library_verify import REFERENCE, block, both, token_wise
 from reference_verify import Row, Tree, law_error, mean_accepted
 from scipy import stats
 from scipy.special import softmax
+from simulated_drafting import DRAFTER as BY_DRAFTER
+from simulated_drafting import Schedule
 
 from gemmachat import Engine
-from gemmachat.bridge import SessionHandle
+from gemmachat.bridge_session import SessionHandle
 from gemmachat.errors import UsageError
-from gemmachat.native_structs import NativeSampling, SessionParams
+from gemmachat.native_structs import NativeSampling, NativeSchedule, SessionParams
 
 TOLERANCE = 1e-9
 
@@ -82,6 +84,56 @@ def test_the_reference_keeps_the_targets_law_in_exact_arithmetic(verifier, tree)
 @given(trees())
 def test_a_round_and_what_follows_it_has_the_targets_law(verifier, tree):
     assert law_error(tree, verifier) <= TOLERANCE
+
+
+def schedule_that_trusts_the_sure() -> Schedule:
+    """One that has seen drafts accepted where the drafter was sure, and nowhere else."""
+    saved = NativeSchedule(NativeSchedule.PASSES(*(1 + 0.2 * i for i in range(8))), 0.2)
+    schedule = Schedule(saved, learns_costs=False)
+    for _ in range(40):
+        for confidence, accepted in ((0.99, 1), (0.99, 1), (0.4, 0)):
+            if schedule.begin(1)[0] == BY_DRAFTER and schedule.wants_step():
+                drawn = schedule.wants_draw(confidence)
+                schedule.end(int(drawn), accepted * drawn)
+    return schedule
+
+
+def stops_of_the_schedule(tree: Tree) -> frozenset[reference.Prefix]:
+    """Where the library's schedule ends a draft, each decision made anew."""
+
+    def goes_on(prefix: reference.Prefix) -> bool:
+        schedule = schedule_that_trusts_the_sure()
+        return schedule.begin(tree.n_draft)[0] == BY_DRAFTER and all(
+            schedule.wants_step() and schedule.wants_draw(float(max(tree.q[prefix[:n]])))
+            for n in range(len(prefix) + 1)
+        )
+
+    return frozenset(prefix for prefix in tree.q if not goes_on(prefix))
+
+
+def test_the_schedule_that_trusts_the_sure_ends_drafts_here_and_there():
+    rows = {(): [0.99, 0.01], (0,): [0.5, 0.5], (1,): [0.01, 0.99]}
+    tree = Tree(
+        2, {t: [0.5, 0.5] for n in range(3) for t in itertools.product((0, 1), repeat=n)}, rows
+    )
+    assert stops_of_the_schedule(tree) == {(0,)}
+
+
+@both
+@settings(parent=examples, max_examples=40)
+@given(trees())
+def test_drafts_that_end_where_the_schedule_ends_them_keep_the_law(verifier, tree):
+    assert law_error(replace(tree, stops=stops_of_the_schedule(tree)), verifier) <= TOLERANCE
+
+
+@both
+@examples
+@given(trees(), st.lists(st.integers(0, 1), min_size=3, max_size=3))
+def test_copied_drafts_keep_the_law(verifier, tree, copied):
+    """They are certain, whatever the target makes of them."""
+    n_vocab = len(tree.p[()])
+    certain = {t: [Fraction(x == copied[len(t)]) for x in range(n_vocab)] for t in tree.q}
+    assert law_error(replace(tree, q=certain), verifier) <= TOLERANCE
 
 
 @both

@@ -13,8 +13,9 @@ from gemmachat.evidence.counters import Ledger
 from gemmachat.prompt import Message, PromptFormat
 
 if TYPE_CHECKING:
-    from gemmachat.engine import DraftPolicy, Engine, Session, TokenEvent
+    from gemmachat.engine import Engine
     from gemmachat.sampling import SamplingParams
+    from gemmachat.session import DraftPolicy, Session, TokenEvent
 
 CONTEXT = 1024  # tokens; holds every prompt and its answer
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gemmachat.engine import TokenEvent
     from gemmachat.evidence.answers import Verdict
+    from gemmachat.session import TokenEvent
     from gemmachat.stats import Stats
 
 SHOWN = 3  # contradictions, in the readable report

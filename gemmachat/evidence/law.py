@@ -13,8 +13,8 @@ from gemmachat.evidence.significance import Homogeneity, Key, g_test
 from gemmachat.sampling import SamplingParams
 
 if TYPE_CHECKING:
-    from gemmachat.engine import Session
     from gemmachat.evidence.answers import Examiner, Verdict
+    from gemmachat.session import Session
 
 LENGTH = 3  # tokens
 FALSE_ALARMS = 5e-4  # how often the tests of a healthy pair may fail, all together

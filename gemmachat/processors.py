@@ -1,0 +1,97 @@
+"""How many threads to compute on: the physical cores that this process may use.
+
+A second thread on a core shares its arithmetic units, so it adds little to matrix products and
+makes every pass wait for one thread more. Limits of containers (cgroups) and processor affinity
+count: a thread that is not allowed to run holds up all others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = Path("/")
+
+
+def default_threads(root: Path = _ROOT) -> int:
+    """Physical cores that this process may use, within its cgroups' share of processor time.
+
+    `root` is where `/sys` and `/proc` are found.
+    """
+    if sys.platform == "darwin":
+        return _mac_cores() or os.cpu_count() or 1
+    try:
+        allowed = os.sched_getaffinity(0)
+    except AttributeError:
+        return os.cpu_count() or 1
+    cores = _physical_cores(allowed, root)
+    return max(min(cores, *_cgroup_limits(root)), 1) if cores else 1
+
+
+def _physical_cores(processors: set[int], root: Path) -> int:
+    """Cores that these processors belong to; one that does not say is a core of its own."""
+    cores = set()
+    for processor in processors:
+        siblings = root / f"sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list"
+        cores.add(_first_line(siblings) or str(processor))
+    return len(cores)
+
+
+def _cgroup_limits(root: Path) -> Iterator[int]:
+    """Whole processors that each cgroup above this process grants it.
+
+    Linux documentation: admin-guide/cgroup-v2, "cpu.max"; scheduler/sched-bwc for version 1.
+    """
+    yield sys.maxsize
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if controllers == "":
+            mount = root / "sys/fs/cgroup"
+        elif "cpu" in controllers.split(","):
+            mount = root / "sys/fs/cgroup/cpu"
+        else:
+            continue
+        here = mount / path.lstrip("/")
+        for folder in (here, *here.parents):
+            quota = _quota(folder)
+            if quota is not None:
+                yield quota
+            if folder == mount:
+                break
+
+
+def _quota(folder: Path) -> int | None:
+    """None: as much as there is."""
+    fields = (_first_line(folder / "cpu.max") or "").split()
+    if not fields:
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        fields = [_first_line(folder / name) or "" for name in names]
+    try:
+        quota, period = (int(field) for field in fields)
+    except ValueError:
+        return None
+    return max(quota // period, 1) if quota > 0 and period > 0 else None
+
+
+def _first_line(path: Path) -> str | None:
+    return next(iter(_lines(path)), None)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _mac_cores() -> int:
+    """Performance cores, all where there is one kind; 0 if the system does not say."""
+    libc = ctypes.CDLL(None)
+    for name in (b"hw.perflevel0.physicalcpu", b"hw.physicalcpu"):
+        value, size = ctypes.c_int32(), ctypes.c_size_t(4)
+        if libc.sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, 0) == 0:
+            return int(value.value)
+    return 0

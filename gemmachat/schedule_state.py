@@ -1,0 +1,173 @@
+"""What was learned about drafting, kept for the next start on this machine with these models.
+
+One small JSON file for each pair of models, number of threads, processor and llama.cpp. It is a
+cache: a file that is not exactly what this module writes counts as absent, and a folder that
+cannot be written is left alone. Programs may share it; the last one to write wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH, NativeSchedule
+
+FORMAT = 1
+MAX_BYTES = 4096
+MAX_FILES = 64
+MAX_SECONDS = 1e4
+COST_CHANGE = 0.1
+"""A cost that moved by less keeps its old figure, so that answers with a seed stay the same."""
+ACCEPTANCE_CHANGE = 0.05
+SAMPLE = 1 << 16  # bytes of each end of a model file that tell it from others
+
+
+def state_file(
+    target: Path, drafter: Path | None, *, threads: int, llama_cpp: str, kernels: str = "ggml"
+) -> Path | None:
+    """Return where the state of this setting is kept; None if a model file cannot be read."""
+    try:
+        models = [_identity(path) for path in (target, drafter) if path is not None]
+    except OSError:
+        return None
+    setting = json.dumps([FORMAT, models, threads, _processor(), llama_cpp, kernels])
+    return _folder() / f"{hashlib.sha256(setting.encode()).hexdigest()}.json"
+
+
+def load(path: Path) -> NativeSchedule:
+    """Return what a file says, and zeros (nothing is known) where it says nothing valid."""
+    try:
+        # Nothing that could block or be endless is opened as if it were a file of ours.
+        if not stat.S_ISREG(path.stat().st_mode):
+            return NativeSchedule()
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        return _parse(data)
+    except (OSError, ValueError, RecursionError):
+        return NativeSchedule()
+
+
+def save(path: Path, saved: NativeSchedule, learned: NativeSchedule) -> NativeSchedule:
+    """Write what was learned, if it differs enough from what was saved; return what holds now."""
+    settled = _settled(saved, learned)
+    if settled is None:
+        return saved
+    state = {
+        "format": FORMAT,
+        "pass_s": [_rounded(seconds) for seconds in settled.pass_s],
+        "step_s": _rounded(settled.step_s),
+        "acceptance": [round(chance, 3) for chance in settled.acceptance],
+    }
+    with contextlib.suppress(OSError):
+        _publish(path, json.dumps(state).encode())
+    return settled
+
+
+def _settled(saved: NativeSchedule, learned: NativeSchedule) -> NativeSchedule | None:
+    """Return the old costs unless they changed, with the new acceptance; None: nothing changed."""
+    costs_changed = learned.pass_s[0] > 0 and not _alike(_costs(saved), _costs(learned))
+    moved = (
+        abs(new - old) > ACCEPTANCE_CHANGE
+        for new, old in zip(learned.acceptance, saved.acceptance, strict=True)
+    )
+    if not costs_changed and not any(moved):
+        return None
+    costs = learned if costs_changed else saved
+    return NativeSchedule(costs.pass_s, costs.step_s, learned.acceptance)
+
+
+def _costs(state: NativeSchedule) -> list[float]:
+    unit = state.pass_s[0] or 1.0
+    return [seconds / unit for seconds in (*state.pass_s, state.step_s)]
+
+
+def _alike(saved: Sequence[float], learned: Sequence[float]) -> bool:
+    return all(
+        not new or abs(new - old) <= COST_CHANGE * old
+        for old, new in zip(saved, learned, strict=True)
+    )
+
+
+def _parse(data: bytes) -> NativeSchedule:
+    """Raise `ValueError` on anything that `save` does not write."""
+    state = json.loads(data.decode("ascii")) if len(data) <= MAX_BYTES else None
+    if not isinstance(state, dict) or state.keys() != {"format", "pass_s", "step_s", "acceptance"}:
+        raise ValueError
+    if state["format"] != FORMAT:
+        raise ValueError
+    passes = _numbers(state["pass_s"], MAX_WIDTH, MAX_SECONDS)
+    (step,) = _numbers([state["step_s"]], 1, MAX_SECONDS)
+    acceptance = _numbers(state["acceptance"], MAX_DRAFT, 1.0)
+    if not passes[0] and (any(passes) or step):
+        raise ValueError
+    return NativeSchedule(
+        (NativeSchedule.PASSES)(*passes), step, (NativeSchedule.ACCEPTANCE)(*acceptance)
+    )
+
+
+def _numbers(values: object, count: int, largest: float) -> list[float]:
+    if not isinstance(values, list) or len(values) != count:
+        raise ValueError
+    for value in values:
+        # No bool, no NaN, and no number that no float can hold.
+        if type(value) not in (int, float) or not 0 <= value <= largest:
+            raise ValueError
+    return [float(value) for value in values]
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.4g}")
+
+
+def _publish(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    by_age = sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True)
+    for old in by_age[MAX_FILES:]:
+        old.unlink()
+
+
+def _folder() -> Path:
+    """Return the platform's folder for what a program remembers of its runs."""
+    home = os.environ.get("XDG_STATE_HOME", "")
+    if os.path.isabs(home):
+        return Path(home) / "gemmachat" / "schedule"
+    if sys.platform == "darwin":
+        return Path("~/Library/Application Support/gemmachat/schedule").expanduser()
+    return Path("~/.local/state/gemmachat/schedule").expanduser()
+
+
+def _identity(path: Path) -> tuple[int, str]:
+    """Return what tells a model file from others, wherever it lies: its size and its two ends."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256(file.read(SAMPLE))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - SAMPLE, 0))
+        digest.update(file.read(SAMPLE))
+    return size, digest.hexdigest()
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[1] if found else platform.processor() or platform.machine()
