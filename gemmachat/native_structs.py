@@ -32,8 +32,8 @@ class SessionParams(ctypes.Structure):
         ("trace_logits", ctypes.c_bool),
         ("trace_acceptance", ctypes.c_bool),
         ("no_early_exit", ctypes.c_bool),
-        ("exit_node", ctypes.c_char_p),
         ("dense_head", ctypes.c_bool),
+        ("exit_node", ctypes.c_char_p),
     )
 
 

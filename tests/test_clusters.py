@@ -251,6 +251,7 @@ def test_an_engine_drafts_from_clusters_that_were_kept(
         assert used == recall(engine._handle, rows)
         handle = open_handle(engine)
         handle.sync(chat_tokens(engine, PROMPTS[0]))
+        handle.step(0, 1)  # nothing is drafted right after a prompt
         handle.step(3, 8)
         assert handle.stats().clustered == 3
         handle.free()

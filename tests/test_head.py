@@ -198,6 +198,7 @@ def test_a_drafter_that_computes_no_numbers_is_named(tmp_path: Path) -> None:
     with Engine.load(TARGET, damaged, threads=1) as engine:
         handle = open_handle(engine)
         handle.sync(chat_tokens(engine, PROMPTS[0]))
+        handle.step(0, 1)  # nothing is drafted right after a prompt
         with pytest.raises(DamagedFileError, match=r"nan\.gguf is damaged"):
             handle.step(3, 8)
 
@@ -229,6 +230,7 @@ def test_a_drafter_without_clusters_drafts_from_the_whole_vocabulary(tmp_path: P
     with Engine.load(TARGET, path, threads=1) as engine:
         handle = open_handle(engine)
         handle.sync(chat_tokens(engine, PROMPTS[0]))
+        handle.step(0, 1)  # nothing is drafted right after a prompt
         handle.step(3, 8)
         assert (handle.stats().drafted, handle.stats().clustered) == (3, 0)
         with pytest.raises(UsageError, match="no clusters"):

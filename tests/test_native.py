@@ -30,6 +30,20 @@ def test_every_function_of_the_header_is_declared():
     assert functions == set(native._SIGNATURES)
 
 
+def test_every_struct_has_the_headers_fields_in_order():
+    text = re.sub(r"//.*", "", HEADER.read_text(encoding="utf-8"))
+    in_header = {
+        name: re.findall(r"(\w+)(?:\[\w+\])?(?=[;,])", body)
+        for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", text, re.DOTALL)
+    }
+    declared = {
+        struct.__doc__.split()[0].rstrip("."): [name for name, *_ in struct._fields_]
+        for struct in vars(native_structs).values()
+        if isinstance(struct, type) and issubclass(struct, ctypes.Structure)
+    }
+    assert declared == in_header
+
+
 def test_another_abi_version_is_refused_with_both_named(monkeypatch):
     monkeypatch.setattr(native, "_library", None)
     monkeypatch.setattr(native, "ABI_VERSION", 99)
