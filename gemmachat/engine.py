@@ -17,6 +17,7 @@ from typing import Literal
 from gemmachat import clusters, schedule_state
 from gemmachat.bridge_engine import EngineHandle
 from gemmachat.bridge_session import SessionHandle
+from gemmachat.cluster_worker import ClusterWorker
 from gemmachat.errors import DamagedFileError, UsageError
 from gemmachat.gguf_info import check_pair, read_header, suppressed_tokens
 from gemmachat.native import installed_version
@@ -44,10 +45,12 @@ class Engine:
         threads: int,
         suppressed: tuple[int, ...] = (),
         schedule_file: Path | None = None,
+        cluster_worker: ClusterWorker | None = None,
     ) -> None:
         self._handle = handle
         self._threads = threads
         self._schedule_file = schedule_file
+        self._cluster_worker = cluster_worker
         self.vocab: Vocab = ModelVocab(handle)
         self.model_name = target.stem
         self.context_length = handle.context_length()
@@ -68,6 +71,8 @@ class Engine:
     ) -> Engine:
         """Check both files' headers and load them; passes run on `threads` threads.
 
+        Where a drafter would gain by clusters of its tokens and its file has none, they are
+        computed in the background and kept for the next time.
         Raises `NotFoundError`, `DamagedFileError` or `PairMismatchError`, before native code has
         seen a file that fails the check, `MemoryLimitError`, and `UsageError` on an impossible
         number of threads. The files are mapped, not read: they must stay as they are while the
@@ -84,12 +89,16 @@ class Engine:
         drafter_header = None if drafter is None else read_header(drafter)
         check_pair(header, drafter_header)
         handle = EngineHandle(target, drafter)
+        worker = None
         if drafter_header is not None and clusters.lacks_clusters(drafter_header):
             kept = clusters.find(drafter_header)
-            if kept is not None:
+            if kept is None:
+                worker = ClusterWorker(handle, drafter_header)
+            else:
                 handle.set_clusters(kept.count, kept.top, kept.centroids, kept.ordering)
         for path, identity in checked:
             if _identity(path) != identity:
+                _stop(worker)
                 handle.free()
                 raise DamagedFileError(f"{path} changed while it was loaded: load it again")
         return cls(
@@ -101,6 +110,7 @@ class Engine:
             schedule_file=schedule_state.state_file(
                 target, drafter, threads=threads, llama_cpp=installed_version("llama-cpp-python")
             ),
+            cluster_worker=worker,
         )
 
     def session(
@@ -113,6 +123,7 @@ class Engine:
         no_early_exit: bool = False,
         trace_logits: bool = False,
         dense_head: bool = False,
+        trace_recall: bool = False,
     ) -> Session:
         """Open a timeline of at most `n_ctx` tokens (default 4096, or what the model knows).
 
@@ -121,7 +132,8 @@ class Engine:
         about half the memory of "f16" and needs flash attention, which None uses where llama.cpp
         supports it. `no_early_exit` has prefill compute every layer, for comparison.
         `trace_logits` keeps a hash of each token's logits. With `dense_head` drafts are drawn from
-        all tokens even if the drafter has clusters of them. Raises `UsageError` or
+        all tokens even if the drafter has clusters of them; `trace_recall` finds out how often the
+        clusters hold the likeliest token of all. Raises `UsageError` or
         `MemoryLimitError`.
         """
         if n_ctx is None:
@@ -145,15 +157,30 @@ class Engine:
             no_early_exit=no_early_exit,
             trace_logits=trace_logits,
             dense_head=dense_head,
+            trace_recall=trace_recall,
         )
         # In exact mode costs are not what they are otherwise.
         file = None if exact else self._schedule_file
         saved = NativeSchedule() if file is None else schedule_state.load(file)
         handle = SessionHandle(self._handle, params, saved)
-        return Session(self, handle, n_ctx, file, saved, early_exit=not no_early_exit)
+        return Session(
+            self,
+            handle,
+            n_ctx,
+            file,
+            saved,
+            early_exit=not no_early_exit,
+            traces_recall=trace_recall,
+        )
+
+    def wait_for_clusters(self) -> None:
+        """Return when the drafter's clusters are there, if they are being computed."""
+        if self._cluster_worker is not None:
+            self._cluster_worker.wait()
 
     def close(self) -> None:
         """Free the models and every session that is still open."""
+        _stop(self._cluster_worker)
         self._handle.free()
 
     def __enter__(self) -> Engine:
@@ -166,6 +193,11 @@ class Engine:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _stop(worker: ClusterWorker | None) -> None:
+    if worker is not None:
+        worker.stop()
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:

@@ -91,6 +91,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "gc_session_cancel": (None, [_handle]),
     "gc_session_cancel_at_poll": (None, [_handle, ctypes.c_int64]),
+    "gc_session_set_synthetic_acceptance": (_status, [_handle, ctypes.c_double]),
     "gc_session_clear_cancel": (None, [_handle]),
     "gc_session_logprobs": (
         _status,

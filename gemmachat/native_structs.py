@@ -31,6 +31,7 @@ class SessionParams(ctypes.Structure):
         ("token_wise", ctypes.c_bool),
         ("trace_logits", ctypes.c_bool),
         ("trace_acceptance", ctypes.c_bool),
+        ("trace_recall", ctypes.c_bool),
         ("no_early_exit", ctypes.c_bool),
         ("dense_head", ctypes.c_bool),
         ("exit_node", ctypes.c_char_p),
@@ -141,6 +142,7 @@ class NativeStats(ctypes.Structure):
         ("copied_rounds", ctypes.c_int64),
         ("drafted", ctypes.c_int64),
         ("clustered", ctypes.c_int64),
+        ("recalled", ctypes.c_int64),
         ("accepted", ctypes.c_int64),
         ("drafted_by_position", ctypes.c_int64 * MAX_DRAFT),
         ("accepted_by_position", ctypes.c_int64 * MAX_DRAFT),
@@ -166,6 +168,7 @@ class NativeStats(ctypes.Structure):
     copied_rounds: int
     drafted: int
     clustered: int
+    recalled: int
     accepted: int
     drafted_by_position: Sequence[int]
     accepted_by_position: Sequence[int]

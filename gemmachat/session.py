@@ -59,6 +59,7 @@ class Session:
         saved_schedule: NativeSchedule,
         *,
         early_exit: bool,
+        traces_recall: bool,
     ) -> None:
         self._engine = engine
         self._handle = handle
@@ -67,6 +68,7 @@ class Session:
         self._stats = Stats()
         self._thought = _thought_marks(engine.vocab)
         self._early_exit = early_exit
+        self._traces_recall = traces_recall
         self._think = find_control(engine.vocab, "<|think|>")
         self.n_ctx = n_ctx
         self._schedule_file = schedule_file
@@ -179,6 +181,7 @@ class Session:
                     early_exit=describe_early_exit(
                         native, self._engine.skipped_layers, enabled=self._early_exit
                     ),
+                    traces_recall=self._traces_recall,
                 )
                 if learns:
                     self._save_schedule()

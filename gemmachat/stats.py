@@ -48,6 +48,9 @@ class Stats:
     """Whether and how prefill left out layers."""
     draft_head: DraftHead = "none"
     """What scored the drafter's drafts: its best clusters, its whole vocabulary, some both."""
+    head_recall: float | None = None
+    """Share of the drafts from clusters for which these held the likeliest token of all, where
+    that is traced."""
 
     def as_dict(self) -> dict[str, object]:
         """The figures by name, as `--json` prints them."""
@@ -63,6 +66,7 @@ def measure(
     first_round: tuple[float, int] | None,
     draft_policy: str,
     early_exit: str,
+    traces_recall: bool = False,
 ) -> Stats:
     """Put the native counters and the clock readings (`time.perf_counter`) together.
 
@@ -93,6 +97,7 @@ def measure(
         exited_tokens=native.exited_tokens,
         early_exit=early_exit,
         draft_head=_head(native),
+        head_recall=_ratio(native.recalled, native.clustered) if traces_recall else None,
     )
 
 

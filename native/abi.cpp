@@ -218,6 +218,13 @@ gc_status gc_session_verify(gc_session *session, const int32_t *drafts, int32_t 
 
 void gc_session_cancel(gc_session *session) { session->impl.cancel().request(); }
 
+gc_status gc_session_set_synthetic_acceptance(gc_session *session, double acceptance) {
+    return gc::guarded([&] {
+        gc::require(acceptance >= 0.0 && acceptance <= 1.0, "a probability is out of range");
+        session->impl.set_synthetic_acceptance(acceptance);
+    });
+}
+
 void gc_session_cancel_at_poll(gc_session *session, int64_t n) {
     session->impl.cancel().request_at_poll(n);
 }

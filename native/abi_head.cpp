@@ -81,17 +81,11 @@ gc_status gc_head_recall(const gc_engine *engine, const float *hidden, int32_t n
         gc::require(engine != nullptr && hidden != nullptr && n_rows >= 0,
                     "hidden rows are needed");
         gc::Head head = head_of(engine);
-        const gc::Table &embedding = engine->impl->head()->embedding;
-        std::vector<float> dense(static_cast<size_t>(embedding.n_rows()));
-        gc::Table::Encoded encoded;
         *n_found = 0;
         for (int32_t i = 0; i < n_rows; ++i) {
             const std::vector<float> row = row_of(engine, hidden, i);
             head.score(row);
-            embedding.encode(row.data(), encoded);
-            embedding.multiply(encoded, dense.data());
-            const auto best = std::max_element(dense.begin(), dense.end()) - dense.begin();
-            *n_found += head.logits().find(static_cast<int32_t>(best)) != nullptr;
+            *n_found += head.has_best(row);
         }
     });
 }

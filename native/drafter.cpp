@@ -22,14 +22,15 @@ ContextOptions with_exit(ContextOptions options, GraphExit *exit) {
 }  // namespace
 
 Drafter::Drafter(llama_model *model, llama_context *target, const ContextOptions &options,
-                 std::shared_ptr<const HeadWeights> head)
+                 std::shared_ptr<const HeadWeights> head, bool traces_recall)
     : head_(head == nullptr ? nullptr : std::make_unique<Head>(std::move(head))),
       exit_(head_ == nullptr ? "" : kLastNorm),
       context_(make_context(model, with_exit(options, &exit_), target)),
       n_vocab_(llama_vocab_n_tokens(llama_model_get_vocab(model))),
       batch_(1, llama_model_n_embd_out(model)),
       state_(static_cast<size_t>(llama_model_n_embd_out(model))),
-      norm_(static_cast<size_t>(llama_model_n_embd(model))) {
+      norm_(static_cast<size_t>(llama_model_n_embd(model))),
+      traces_recall_(traces_recall) {
     llama_set_embeddings_nextn(context_.get(), true, /*masked=*/true);
 }
 
@@ -38,7 +39,7 @@ void Drafter::begin(const std::vector<float> &hidden) {
         spare_.push_back(std::move(draft.q));
     }
     drafts_.clear();
-    n_clustered_ = 0;
+    n_clustered_ = n_recalled_ = 0;
     state_ = hidden;
 }
 
@@ -79,7 +80,10 @@ void Drafter::score_vocabulary(Sampler &sampler, RowSummary &raw) {
 }
 
 llama_token Drafter::draw_next(Random &random) {
-    n_clustered_ += exit_.reached();
+    if (exit_.reached()) {
+        ++n_clustered_;
+        n_recalled_ += traces_recall_ && head_->has_best(norm_);
+    }
     Draft draft = {draw(next_, random), {}};
     if (!spare_.empty()) {
         draft.q = std::move(spare_.back());

@@ -29,7 +29,7 @@ public:
     // Shares the KV cache of the target's context, which must outlive it. With a head, llama.cpp's
     // passes end before its own, which scores the whole vocabulary.
     Drafter(llama_model *model, llama_context *target, const ContextOptions &options,
-            std::shared_ptr<const HeadWeights> head);
+            std::shared_ptr<const HeadWeights> head, bool traces_recall);
 
     // Drafts the tokens that follow last_token at the given position, as far as the guide wants.
     // The target's cache must hold exactly the positions before it; hidden is the target's hidden
@@ -67,6 +67,8 @@ public:
 
     // How many of the last drafts the head over clusters scored.
     int32_t n_clustered() const { return n_clustered_; }
+    // Of those, the ones whose likeliest token of all it scored, if that is traced.
+    int32_t n_recalled() const { return n_recalled_; }
 
 private:
     void begin(const std::vector<float> &hidden);
@@ -86,7 +88,9 @@ private:
     double confidence_ = 0.0;
     std::vector<Draft> drafts_;
     std::vector<Distribution> spare_;  // of earlier drafts, whose memory is used again
+    const bool traces_recall_;
     int32_t n_clustered_ = 0;
+    int32_t n_recalled_ = 0;
 };
 
 }  // namespace gc

@@ -140,6 +140,7 @@ typedef struct gc_session_params {
     bool token_wise;          // verify drafts one by one, not as a block: to compare the two
     bool trace_logits;        // fill gc_token.logits_hash
     bool trace_acceptance;    // fill the expectations of gc_stats
+    bool trace_recall;        // fill recalled of gc_stats, which makes drafts slow
     bool no_early_exit;       // prefill computes every layer, in the same passes: to compare
     bool dense_head;          // draft from the whole vocabulary, not from the best clusters
     // The graph's node after which a prefill pass ends, for tests; NULL: the right one.
@@ -202,6 +203,7 @@ typedef struct gc_stats {
     int64_t copied_rounds;     // of them, whose drafts were copied from an earlier place
     int64_t drafted;
     int64_t clustered;  // of them, drawn from the best clusters, not from the whole vocabulary
+    int64_t recalled;   // of them, whose likeliest token of all was in those clusters
     int64_t accepted;
     int64_t drafted_by_position[GC_MAX_DRAFT];
     int64_t accepted_by_position[GC_MAX_DRAFT];
@@ -265,6 +267,9 @@ GC_API void gc_session_cancel(gc_session *session);
 // Cancels when a pass asks for the n-th time from now whether to stop: for tests that must hit a
 // certain moment.
 GC_API void gc_session_cancel_at_poll(gc_session *session, int64_t n);
+// From now on every draft counts as accepted with this probability, whatever the models say: for
+// benchmarks on synthetic weights. What is drawn is meaningless.
+GC_API gc_status gc_session_set_synthetic_acceptance(gc_session *session, double acceptance);
 // Takes back a cancel that nothing has answered.
 GC_API void gc_session_clear_cancel(gc_session *session);
 // Of the last round's index-th token: its own log-probabilities, then the n most likely tokens at

@@ -92,6 +92,14 @@ LogitRow Head::logits() {
     return {logits_.data(), static_cast<int32_t>(logits_.size()), ids_.data()};
 }
 
+bool Head::has_best(const std::vector<float> &hidden) {
+    dense_.resize(static_cast<size_t>(weights_->embedding.n_rows()));
+    weights_->embedding.encode(hidden.data(), encoded_);
+    weights_->embedding.multiply(encoded_, dense_.data());
+    const auto best = std::max_element(dense_.begin(), dense_.end()) - dense_.begin();
+    return logits().find(static_cast<int32_t>(best)) != nullptr;
+}
+
 void Head::next_state(const std::vector<float> &hidden, std::vector<float> &state) {
     weights_->projection.encode(hidden.data(), encoded_);
     weights_->projection.multiply(encoded_, state.data());

@@ -41,6 +41,9 @@ public:
     void score(const std::vector<float> &hidden);
     // Its candidates and their logits, until the next is scored.
     LogitRow logits();
+    // Whether the likeliest of all tokens is among them; hidden is the row that was scored. Takes
+    // as long as a head without clusters.
+    bool has_best(const std::vector<float> &hidden);
 
     // The state that the drafter's next step starts from.
     void next_state(const std::vector<float> &hidden, std::vector<float> &state);
@@ -56,6 +59,7 @@ private:
     std::vector<uint64_t> marked_;  // a bit for every token, 0 between calls
     std::vector<int32_t> ids_;      // the chosen clusters' tokens, ascending
     std::vector<float> logits_;
+    std::vector<float> dense_;  // of all tokens, for has_best
 };
 
 }  // namespace gc

@@ -8,6 +8,7 @@
 #include "hash.h"
 #include "session.h"
 #include "stopwatch.h"
+#include "synthetic.h"
 
 namespace gc {
 
@@ -155,6 +156,7 @@ const std::vector<Draft> &Session::draft(Guide &guide) {
             drafter_->draft(committed_.back(), n_cached(), hidden_, guide, *sampler_, random_,
                             [this](llama_token token) { return engine_->is_end(token); });
         stats_.clustered += drafter_->n_clustered();
+        stats_.recalled += drafter_->n_recalled();
         return drafts;
     } catch (const Error &error) {
         // The drafter starts from what the target computed.
@@ -215,7 +217,11 @@ void Session::judge_drafts(const std::vector<Draft> &drafts) {
             stats_.expected_token_wise +=
                 expected_kept(drafts, target_at, Verification::kTokenWise);
         }
-        judge(drafts, target_at, verification_, random_, judged_ids_);
+        if (synthetic_acceptance_) {
+            judge_by_decree(drafts, target_at, *synthetic_acceptance_, random_, judged_ids_);
+        } else {
+            judge(drafts, target_at, verification_, random_, judged_ids_);
+        }
     } catch (const Error &error) {
         blame(engine_->target_path(), error);
     }

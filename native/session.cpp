@@ -74,7 +74,8 @@ Session::Session(std::shared_ptr<const Engine> engine, const gc_session_params &
     llama_set_embeddings_nextn(target_.get(), engine_->drafter() != nullptr, /*masked=*/true);
     if (engine_->drafter() != nullptr) {
         drafter_ = std::make_unique<Drafter>(engine_->drafter(), target_.get(), options,
-                                             params.dense_head ? nullptr : engine_->head());
+                                             params.dense_head ? nullptr : engine_->head(),
+                                             params.trace_recall);
     }
 }
 

@@ -40,6 +40,8 @@ public:
     // Returns the number of tokens written to out.
     int32_t step(int32_t n_draft, int32_t max_tokens, gc_token *out);
     int32_t verify(const int32_t *drafts, int32_t n_drafts, int32_t max_tokens, gc_token *out);
+    // For benchmarks: from now on every draft counts as accepted with this probability.
+    void set_synthetic_acceptance(double acceptance) { synthetic_acceptance_ = acceptance; }
     void probe(int32_t width, float *logits);
     // The distribution that a token after the timeline and these would be drawn from.
     void distribution(const int32_t *path, int32_t n_path, Distribution &p);
@@ -86,6 +88,7 @@ private:
     const Verification verification_;
     const bool trace_logits_;
     const bool trace_acceptance_;
+    std::optional<double> synthetic_acceptance_;
     Cancel cancel_;
     GraphExit exit_;  // of prefill
 

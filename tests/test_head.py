@@ -258,3 +258,15 @@ def test_tokens_drafted_from_clusters_have_the_joint_law_of_the_target_alone(
     handle.free()
     assert sum(mass * n_samples >= 5 for mass in expected.values()) > 10
     assert p_value(seen, expected) > 1e-3
+
+
+def test_the_share_of_likeliest_tokens_in_the_clusters_is_told_where_it_is_traced(
+    engine: Engine,
+) -> None:
+    shares = []
+    for trace in (False, True):
+        with engine.session(n_ctx=256, trace_recall=trace) as session:
+            list(session.generate(chat_tokens(engine, PROMPTS[0]), GREEDY, draft=7, max_tokens=40))
+            shares.append(session.stats().head_recall)
+    assert shares[0] is None
+    assert 0.8 < shares[1] <= 1.0

@@ -19,6 +19,7 @@ KEYS = [
     *("accepted_by_position", "draft_s", "verify_s", "sample_s", "draft_policy"),
     *("exited_tokens", "early_exit"),
     "draft_head",
+    "head_recall",
 ]
 
 
