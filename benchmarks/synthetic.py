@@ -5,8 +5,8 @@
 writes a target, its drafter and the same drafter without a centroid head, as published files have
 it: FOLDER/e2b-Q4_0.gguf, e2b-drafter-Q8_0.gguf, e2b-drafter-dense-Q8_0.gguf. Those that are there
 already are kept. Names, types and metadata are what the converter plans for a checkpoint of these
-shapes, with Gemma 4's own vocabulary; the blocks of the tensors are random, so that nothing needs to
-be quantized, and are made as they are written, so that memory holds a few of them.
+shapes, with Gemma 4's own vocabulary. The blocks of the tensors are random, so that nothing needs
+to be quantized, and are made as they are written, so that memory holds a few of them.
 
 A pass takes as long as one with real weights. Texts are noise, drafts are accepted by chance alone,
 and `general.name` says so: "synthetic weights, E2B shapes".
@@ -45,7 +45,8 @@ QUANTS = ("Q4_0", "Q8_0", "Q4_K_M")
 FLOATS = (Kind.F32, Kind.F16, Kind.BF16)
 # Attention scores are not scaled down after the norms, so queries are: scores then spread by 1.
 QUERY_NORM = "attn_q_norm.weight"
-# Spreads logits by 4: a hundred or so of 262,144 tokens are likely, as with a real model.
+# Spreads logits by 4: a hundred or so of 262,144 tokens are likely, as with a real model. Weights
+# are of either sign, or the last token, whose embedding the hidden state still holds, would recur.
 OUTPUT_NORM, OUTPUT_SCALE = "output_norm.weight", 4.0
 
 
@@ -69,7 +70,7 @@ class Pair:
         }
 
 
-PAIRS = {pair.label: pair for pair in (Pair("E2B", E2B, E2B_DRAFTER), Pair("E4B", E4B, E4B_DRAFTER))}
+PAIRS = {"E2B": Pair("E2B", E2B, E2B_DRAFTER), "E4B": Pair("E4B", E4B, E4B_DRAFTER)}
 
 
 def main() -> None:
@@ -148,12 +149,12 @@ class _Random:
         return random_blocks(kind, count, width**-0.5 / _unit(kind), rng)
 
     def _vector(self, count: int, rng: np.random.Generator) -> Floats:
-        mean = 1.0
+        weights = rng.uniform(0.9, 1.1, (1, count)).astype(np.float32)
         if self.tensor.name.endswith(QUERY_NORM):
-            mean = count**-0.5
-        elif self.tensor.name == OUTPUT_NORM:
-            mean = OUTPUT_SCALE
-        return rng.uniform(0.9 * mean, 1.1 * mean, (1, count)).astype(np.float32)
+            return weights * np.float32(count**-0.5)
+        if self.tensor.name == OUTPUT_NORM:
+            return weights * rng.choice(np.float32([-OUTPUT_SCALE, OUTPUT_SCALE]), count)
+        return weights
 
 
 def random_blocks(kind: Kind, count: int, scale: float, rng: np.random.Generator) -> Bytes:
