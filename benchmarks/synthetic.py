@@ -8,7 +8,7 @@ already are kept. Names, types and metadata are what the converter plans for a c
 shapes, with Gemma 4's own vocabulary. The blocks of the tensors are random, so that nothing needs
 to be quantized, and are made as they are written, so that memory holds a few of them.
 
-A pass takes as long as one with real weights. Texts are noise, drafts are accepted by chance alone,
+A pass does the work of one with real weights. Texts are noise, drafts are accepted by chance alone,
 and `general.name` says so: "synthetic weights, E2B shapes".
 """
 
