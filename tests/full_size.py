@@ -40,6 +40,7 @@ class Model:
     experts: tuple[int, int, int] | None = None
     backbone: int | None = None
     ordered: bool = False
+    vocab: int = VOCAB
 
     @property
     def sliding(self) -> list[bool]:
@@ -115,13 +116,13 @@ def tensors(model: Model) -> list[Tensor]:
     """Everything in the checkpoint."""
     prefix = "model." if model.backbone else "model.language_model."
     named = [
-        ("embed_tokens.weight", "token_embd.weight", (VOCAB, model.hidden)),
+        ("embed_tokens.weight", "token_embd.weight", (model.vocab, model.hidden)),
         ("norm.weight", "output_norm.weight", (model.hidden,)),
     ]
     if model.per_layer_input:
         width = model.per_layer_input * model.layers
         named += [
-            ("embed_tokens_per_layer.weight", "per_layer_token_embd.weight", (VOCAB, width)),
+            ("embed_tokens_per_layer.weight", "per_layer_token_embd.weight", (model.vocab, width)),
             (
                 "per_layer_model_projection.weight",
                 "per_layer_model_proj.weight",
@@ -158,7 +159,7 @@ def _outside(model: Model) -> list[Tensor]:
     if model.ordered:
         found += [
             Tensor("masked_embedding.centroids.weight", None, (CENTROIDS, hidden)),
-            Tensor("masked_embedding.token_ordering", None, (VOCAB,), "I64"),
+            Tensor("masked_embedding.token_ordering", None, (model.vocab,), "I64"),
         ]
     return found
 

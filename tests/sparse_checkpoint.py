@@ -13,8 +13,8 @@ from full_size import CENTROIDS, HEAD_DIM, HEAD_DIM_FULL, TOP_K, VOCAB, Model, T
 SHARD_BYTES = 10_000_000_000
 
 
-def token_ordering() -> np.ndarray:
-    return np.random.default_rng(0).permutation(VOCAB).astype("<i8")
+def token_ordering(vocab: int = VOCAB) -> np.ndarray:
+    return np.random.default_rng(0).permutation(vocab).astype("<i8")
 
 
 def write_checkpoint(model: Model, folder: Path, tokenizer: Path) -> None:
@@ -59,14 +59,14 @@ def _write_sparse(path: Path, shard: list[Tensor]) -> None:
         for tensor in shard:
             if tensor.dtype == "I64":
                 file.seek(data + begins[tensor.source])
-                file.write(token_ordering().tobytes())
+                file.write(token_ordering(*tensor.shape).tobytes())
 
 
 def _config(model: Model) -> dict[str, Any]:
     kinds = ["sliding_attention" if sliding else "full_attention" for sliding in model.sliding]
     text = {
         "model_type": f"{model.kind.removesuffix('_assistant')}_text",
-        "vocab_size": VOCAB,
+        "vocab_size": model.vocab,
         "hidden_size": model.hidden,
         "num_hidden_layers": model.layers,
         "layer_types": kinds,
