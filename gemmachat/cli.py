@@ -97,12 +97,14 @@ def gemmachat(
 @app.command()
 def doctor(
     context: typer.Context,
+    model: Annotated[str, typer.Argument(metavar="MODEL")] = DEFAULT_MODEL,
+    drafter: Drafter = None,
     as_json: JsonReport = False,
 ) -> None:
-    """Show what gemmachat runs on."""
+    """Show what gemmachat runs on, and what makes a model fast here."""
     from gemmachat.doctor import examine
 
-    report = examine()
+    report = examine(resolve(model, drafter))
     screen: Screen = context.obj
     if as_json:
         screen.json(report.as_dict())

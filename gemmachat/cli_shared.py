@@ -15,7 +15,7 @@ Drafter = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, max=MAX_THREADS, help="Default: all processors."),
+    typer.Option(metavar="N", min=1, max=MAX_THREADS, help="Default: all physical cores."),
 ]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

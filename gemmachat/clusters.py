@@ -54,6 +54,11 @@ class Clusters:
         return max(round(self.count * TOP_SHARE), 1)
 
 
+def has_trained_clusters(drafter: GgufInfo) -> bool:
+    """Whether a drafter's file has centroids."""
+    return f"{drafter.architecture}.masked_embedding.centroid_count" in drafter.metadata
+
+
 def lacks_clusters(drafter: GgufInfo) -> bool:
     """Whether a drafter would draft faster with clusters and its file has none."""
     shape = drafter.tensors[_EMBEDDING].shape
@@ -61,7 +66,7 @@ def lacks_clusters(drafter: GgufInfo) -> bool:
         shape[0] <= _WIDEST
         and shape[1] >= _FEWEST
         and shape[1] % TOKENS_PER_CLUSTER == 0
-        and f"{drafter.architecture}.masked_embedding.centroid_count" not in drafter.metadata
+        and not has_trained_clusters(drafter)
     )
 
 

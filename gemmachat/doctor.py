@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gemmachat import native
-from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, resolve
-from gemmachat.engine import Engine
+from gemmachat.catalog import ResolvedModel
 from gemmachat.errors import EngineError, GemmachatError
 from gemmachat.gguf_info import check_pair, read_header
+from gemmachat.levers import describe_levers
 from gemmachat.processors import default_threads
-from gemmachat.sampling import SamplingParams
 
 _LIBRARY = re.compile(r"(lib(?:llama|ggml|gemmachat)[a-z0-9-]*)\.(?:so|dylib)")
 _MAPS = Path("/proc/self/maps")
@@ -46,8 +45,8 @@ class Report:
                 self.problems.append(str(error))
 
 
-def examine() -> Report:
-    """Look at everything that a chat would need. Of models only the embedded pair is loaded."""
+def examine(model: ResolvedModel) -> Report:
+    """Look at everything that a chat with this model would need."""
     report = Report()
     report.facts.update(
         gemmachat=_version("gemmachat"),
@@ -63,7 +62,7 @@ def examine() -> Report:
         memory_total_bytes=_memory("MemTotal"),
         memory_available_bytes=_memory("MemAvailable"),
     )
-    report.check(_embedded_pair)
+    report.check(lambda: _pair(model))
     return report
 
 
@@ -91,22 +90,11 @@ def _mapped_libraries() -> dict[str, object]:
     return {"libraries": {name: files[0] for name, files in libraries.items()}}
 
 
-def _embedded_pair() -> dict[str, object]:
-    model = resolve(DEFAULT_MODEL)
+def _pair(model: ResolvedModel) -> dict[str, object]:
     drafter = read_header(model.drafter) if model.drafter else None
     check_pair(read_header(model.target), drafter)
-    return {
-        "embedded_pair": [str(model.target), str(model.drafter)],
-        "early_exit": _early_exit(model),
-    }
-
-
-def _early_exit(model: ResolvedModel) -> str:
-    """Whether llama.cpp's graph has the node after which prefill ends its passes."""
-    prompt = [0, 0, 0]
-    with Engine.load(model.target, threads=1) as engine, engine.session(n_ctx=16) as session:
-        list(session.generate(prompt, SamplingParams(temperature=0.0), max_tokens=1))
-        return session.stats().early_exit
+    files = [str(path) for path in (model.target, model.drafter) if path is not None]
+    return {"model": files, **describe_levers(model)}
 
 
 def _version(package: str) -> str | None:

@@ -49,7 +49,8 @@ class Engine:
     ) -> None:
         self._handle = handle
         self._threads = threads
-        self._schedule_file = schedule_file
+        self.schedule_file = schedule_file
+        """Where what is learned about drafting is kept."""
         self._cluster_worker = cluster_worker
         self.vocab: Vocab = ModelVocab(handle)
         self.model_name = target.stem
@@ -160,7 +161,7 @@ class Engine:
             trace_recall=trace_recall,
         )
         # In exact mode costs are not what they are otherwise.
-        file = None if exact else self._schedule_file
+        file = None if exact else self.schedule_file
         saved = NativeSchedule() if file is None else schedule_state.load(file)
         handle = SessionHandle(self._handle, params, saved)
         return Session(

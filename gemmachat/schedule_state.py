@@ -39,7 +39,7 @@ def state_file(
         models = [_identity(path) for path in (target, drafter) if path is not None]
     except OSError:
         return None
-    setting = json.dumps([FORMAT, models, threads, _processor(), llama_cpp, kernels])
+    setting = json.dumps([FORMAT, models, threads, processor_name(), llama_cpp, kernels])
     return _folder() / f"{hashlib.sha256(setting.encode()).hexdigest()}.json"
 
 
@@ -164,7 +164,7 @@ def _identity(path: Path) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _processor() -> str:
+def processor_name() -> str:
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

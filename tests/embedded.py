@@ -10,6 +10,8 @@ import numpy as np
 
 from gemmachat import Engine, SamplingParams
 from gemmachat.bridge_session import SessionHandle
+from gemmachat.converters.conversion import plan_file
+from gemmachat.converters.write import GgufFile, write_files
 from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import NativeSampling, SessionParams
 
@@ -94,3 +96,11 @@ def fill_tensor(source: Path, target: Path, name: str, value: float) -> Path:
     data[tensor.offset : tensor.offset + tensor.nbytes].view(np.float32)[:] = value
     target.write_bytes(data.tobytes())
     return target
+
+
+def without_centroids(path: Path) -> Path:
+    """The embedded drafter as a file that lacks its clusters of tokens."""
+    plan = plan_file(DRAFTER, quant="Q8_0")
+    metadata = {key: value for key, value in plan.metadata.items() if "masked_embedding" not in key}
+    write_files({path: GgufFile(metadata, plan.tensors)}, force=False)
+    return path

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 from conftest import Command
+from embedded import TARGET, without_centroids
 
-from gemmachat import catalog, native
+from gemmachat import catalog, clusters, native
+from gemmachat.bridge import Stop
+from gemmachat.catalog import ResolvedModel
 from gemmachat.doctor import copies
 from gemmachat.errors import EngineError
+from gemmachat.gguf_info import read_header
+from gemmachat.levers import describe_levers
 
 MAPS = """\
 7f00-7f01 r--p 00000000 08:01 101 /x/lib/libllama.so.0
@@ -49,7 +54,7 @@ def test_this_installation_is_sound(command: Command) -> None:
     assert (done.code, done.err) == (0, "")
     assert report["llama_cpp_python"] == report["built_for"]
     assert "CPU" in report["system_info"]
-    assert [Path(path).name for path in report["embedded_pair"]] == [
+    assert [Path(path).name for path in report["model"]] == [
         "tiny.gguf",
         "tiny-drafter.gguf",
     ]
@@ -63,7 +68,7 @@ def test_readable_report_has_a_line_for_each_fact(command: Command) -> None:
     done = command("doctor")
     assert done.code == 0
     assert "llama cpp python: 0." in done.out
-    assert "embedded pair: " in done.out
+    assert "model: " in done.out
 
 
 def test_problems_are_reported_together_and_exit_with_1(
@@ -83,3 +88,30 @@ def test_problems_are_reported_together_and_exit_with_1(
     assert "tiny" in done.err
     assert done.err.count("error: ") == 2
     assert "gemmachat: 0." in done.out
+
+
+def test_levers_of_the_embedded_pair_are_all_on(command: Command) -> None:
+    report = json.loads(command("doctor", "--json").out)
+    assert report["draft_head"] == "on, over clusters trained with the drafter"
+    assert report["draft_length"].startswith("by measured costs")
+    assert report["copied_drafts"].startswith("on")
+
+
+def test_without_a_drafter_the_doctor_says_that_nothing_drafts(command: Command) -> None:
+    report = json.loads(command("doctor", str(TARGET), "--json").out)
+    assert report["model"] == [str(TARGET)]
+    assert report["draft_head"] == "off: no drafter"
+
+
+def test_a_drafter_without_clusters_is_told_apart_from_one_that_needs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    drafter = without_centroids(tmp_path / "dense.gguf")
+    model = ResolvedModel("pair", TARGET, drafter, None, None)
+    levers = describe_levers(model, threads=1)
+    assert levers["draft_head"] == "off: this drafter scores all tokens, as it was trained to"
+    monkeypatch.setattr(clusters, "_FEWEST", 1)
+    clusters.provide(read_header(drafter), Stop())
+    levers = describe_levers(model, threads=1)
+    assert levers["draft_head"] == "on, over clusters computed from the drafter's embedding"

@@ -22,6 +22,7 @@ from embedded import (
     chat_tokens,
     fill_tensor,
     open_handle,
+    without_centroids,
 )
 from library_head import Scored, score
 from test_law import N_TOKENS, law, p_value
@@ -223,10 +224,7 @@ def test_stats_say_which_head_drafted(engine: Engine, dense: bool, head: str) ->
 
 
 def test_a_drafter_without_clusters_drafts_from_the_whole_vocabulary(tmp_path: Path) -> None:
-    plan = plan_file(DRAFTER, quant="Q8_0")
-    metadata = {key: value for key, value in plan.metadata.items() if HEAD not in key}
-    path = tmp_path / "dense.gguf"
-    write_files({path: GgufFile(metadata, plan.tensors)}, force=False)
+    path = without_centroids(tmp_path / "dense.gguf")
     with Engine.load(TARGET, path, threads=1) as engine:
         handle = open_handle(engine)
         handle.sync(chat_tokens(engine, PROMPTS[0]))
