@@ -51,7 +51,7 @@ def check(status: int) -> None:
 
 def check_grammar(grammar: str) -> None:
     """Raise `UsageError` unless an answer can follow this GBNF grammar."""
-    check(library().gc_grammarcheck(grammar.encode()))
+    check(library().gc_grammar_check(grammar.encode()))
 
 
 def int32_array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:

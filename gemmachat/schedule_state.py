@@ -165,6 +165,7 @@ def _identity(path: Path) -> tuple[int, str]:
 
 
 def processor_name() -> str:
+    """Return what the processor calls itself."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
