@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from llama_drafting import LlamaDrafting, loaded
-from sides import Answer, Ours, Peer, Side, answer, expected
+from sides import Answer, Ours, Peer, Side, answer, expected, typical_seconds
 
 from gemmachat.bridge_engine import EngineHandle
 from gemmachat.gguf_info import read_header
@@ -182,33 +182,46 @@ def schedule(models: Models) -> None:
     unit = passes[0]
     print("a pass of 1 to 8 rows costs, in passes of one:", end=" ")
     print(", ".join(f"{seconds / unit:.2f}" for seconds in passes), f"; a draft {step / unit:.3f}")
-    print(f"\ntokens/s over {SCHEDULE_TOKENS} tokens, nothing known at first; then known\n")
-    print("| acceptance | fixed lengths | best | schedule, first | then | of the best | |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print(
+        f"\ntokens/s over {SCHEDULE_TOKENS} tokens: nothing known at first, then known. Every round"
+    )
+    print("counts as the median of those with as many drafts: single answers are too noisy\n")
+    print("| acceptance | fixed lengths | schedule, first | of the best | then | of the best |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for name, (one, two) in SCHEDULE_CHANCES.items():
 
         def acceptance(n: float, one: float = one, two: float = two) -> float:
             return one if n < SCHEDULE_TOKENS / 2 else two
 
-        lengths = candidates(passes, step, (one, two))
-        sides: dict[str, Side] = {f"{n}": models.ours(n) for n in lengths}
-        first, later = [], []
-        fixed: dict[str, list[float]] = {name: [] for name in sides}
-        prompt = prompt_of(SHORT_PROMPT)
-        for _ in range(models.repeats):
-            scheduled = models.ours(-1)  # a new one knows nothing
-            first.append(answer(scheduled, prompt, SCHEDULE_TOKENS, acceptance).rate)
-            for length, side in sides.items():
-                fixed[length].append(answer(side, prompt, SCHEDULE_TOKENS, acceptance).rate)
-            later.append(answer(scheduled, prompt, SCHEDULE_TOKENS, acceptance).rate)
-            scheduled.close()
-        for side in sides.values():
-            side.close()
-        best = max(fixed, key=lambda length: statistics.median(fixed[length]))
-        told = ", ".join(f"{n}: {statistics.median(rates):.2f}" for n, rates in fixed.items())
-        print(f"| {name} | {told} | {best} | {statistics.median(first):.2f}", end=" | ")
-        print(f"{statistics.median(later):.2f} | {ratio(first, fixed[best])}", end=" | ")
-        print(f"{ratio(later, fixed[best])} |", flush=True)
+        answers = scheduled_and_fixed(models, candidates(passes, step, (one, two)), acceptance)
+        typical = typical_seconds([found for runs in answers.values() for found in runs])
+        rates = {
+            side: statistics.median(found.typical_rate(typical) for found in runs)
+            for side, runs in answers.items()
+        }
+        first, then = rates.pop("first"), rates.pop("then")
+        best = max(rates.values())
+        told = ", ".join(f"{length}: {rate:.2f}" for length, rate in rates.items())
+        print(f"| {name} | {told} | {first:.2f} | {first / best:.3f}", end=" | ")
+        print(f"{then:.2f} | {then / best:.3f} |", flush=True)
+
+
+def scheduled_and_fixed(
+    models: Models, lengths: list[int], acceptance: Callable[[float], float]
+) -> dict[str, list[Answer]]:
+    """Answers with each fixed length, and a new schedule's first and second ones, in turn."""
+    fixed: dict[str, Side] = {f"{n}": models.ours(n) for n in lengths}
+    answers: dict[str, list[Answer]] = {name: [] for name in (*fixed, "first", "then")}
+    prompt = prompt_of(SHORT_PROMPT)
+    for _ in range(models.repeats):
+        scheduled = models.ours(-1)
+        turns = {"first": scheduled, **fixed, "then": scheduled}
+        for name, side in turns.items():
+            answers[name].append(answer(side, prompt, SCHEDULE_TOKENS, acceptance))
+        scheduled.close()
+    for side in fixed.values():
+        side.close()
+    return answers
 
 
 def costs(models: Models) -> tuple[list[float], float]:

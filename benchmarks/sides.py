@@ -7,6 +7,7 @@ counted in expected tokens, without the noise of chance.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,11 +31,17 @@ class Answer:
     first_s: float
     decode_s: float
     tokens: float
+    rounds: list[tuple[int, float]]
+    """The drafts and the seconds of every round."""
 
     @property
     def rate(self) -> float:
         """Tokens per second after the first."""
         return self.tokens / self.decode_s
+
+    def typical_rate(self, typical_s: dict[int, float]) -> float:
+        """Tokens per second if every round took what rounds with so many drafts typically take."""
+        return self.tokens / sum(typical_s[n] for n, _ in self.rounds)
 
     def total_s(self, n_tokens: int) -> float:
         """Seconds of an answer of so many tokens, the prompt included."""
@@ -106,11 +113,23 @@ def answer(
     side.start(prompt)
     first_s = time.perf_counter() - started
     tokens = 0.0
-    started = time.perf_counter()
+    rounds: list[tuple[int, float]] = []
     while tokens < n_tokens:
         chance = acceptance(tokens)
-        tokens += expected(chance, side.round(chance))
-    return Answer(first_s, time.perf_counter() - started, tokens)
+        started = time.perf_counter()
+        n_drafts = side.round(chance)
+        rounds.append((n_drafts, time.perf_counter() - started))
+        tokens += expected(chance, n_drafts)
+    return Answer(first_s, sum(seconds for _, seconds in rounds), tokens, rounds)
+
+
+def typical_seconds(answers: list[Answer]) -> dict[int, float]:
+    """Median seconds of the rounds of all answers, by their drafts."""
+    by_drafts: dict[int, list[float]] = {}
+    for one in answers:
+        for n_drafts, seconds in one.rounds:
+            by_drafts.setdefault(n_drafts, []).append(seconds)
+    return {n: statistics.median(seconds) for n, seconds in by_drafts.items()}
 
 
 def expected(chance: float, n_drafts: int) -> float:
