@@ -56,8 +56,10 @@ def write_plot(report: Report, path: Path) -> None:
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
         raise GemmachatError(f"the plot {path} cannot be written: {error.strerror}") from None
+    finally:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
 
 
 def _draw_acceptance(axes: Axes, report: Report) -> None:
@@ -67,7 +69,7 @@ def _draw_acceptance(axes: Axes, report: Report) -> None:
     for total in report.totals:
         for side in total.sides:
             if shares := side.figures.accepted_by_position:
-                label = f"draft {side.side}, temperature {total.temperature:g}"
+                label = f"{_named(report, side.side)}, temperature {total.temperature:g}"
                 axes.plot(range(1, len(shares) + 1), shares, marker="o", label=label)
     axes.set_ylim(0, 1.02)
     _legend(axes)
@@ -79,7 +81,7 @@ def _draw_speedup(axes: Axes, report: Report) -> None:
     kinds = list(dict.fromkeys(row.kind for row in report.rows))
     series: dict[str, dict[str, tuple[float, float, float]]] = {}
     for row in report.rows:
-        for name, bar in _bars(row):
+        for name, bar in _bars(report, row):
             series.setdefault(name, {})[row.kind] = bar
     width = 0.8 / max(len(series), 1)
     for number, (name, bars) in enumerate(series.items()):
@@ -92,14 +94,15 @@ def _draw_speedup(axes: Axes, report: Report) -> None:
     _legend(axes)
 
 
-def _bars(row: Row) -> list[tuple[str, tuple[float, float, float]]]:
+def _bars(report: Report, row: Row) -> list[tuple[str, tuple[float, float, float]]]:
     """Return name, height and the lengths of the error bar of each side that is compared."""
     found = []
     for side in row.sides:
         if side.speedup is not None and side.speedup.decode is not None:
             times = side.speedup.decode
             bar = (times.median, times.median - times.min, times.max - times.median)
-            found.append((f"{side.side}, temperature {row.temperature:g}", bar))
+            name = f"{_named(report, side.side)}, temperature {row.temperature:g}"
+            found.append((name, bar))
     return found
 
 
@@ -119,6 +122,10 @@ def _draw_costs(axes: Axes, report: Report) -> None:
             alpha=0.2,
         )
     axes.set_ylim(bottom=0)
+
+
+def _named(report: Report, side: str) -> str:
+    return f"{report.setup['compared']} {side}"
 
 
 def _legend(axes: Axes) -> None:

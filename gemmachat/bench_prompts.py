@@ -210,7 +210,7 @@ def _read(path: Path) -> str:
 
 
 def _text_line(line: str) -> BenchPrompt:
-    return BenchPrompt(FILE_KIND, (Message("user", _text(line)),))
+    return BenchPrompt(FILE_KIND, (Message("user", line.strip()),))
 
 
 def _json_line(line: str) -> BenchPrompt:

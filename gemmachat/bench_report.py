@@ -15,8 +15,8 @@ NEAR_TIES = "same text but for near-ties, which --exact rules out"
 BY_LAW = "same distribution, by construction (gemmachat selftest checks it)"
 
 _HEAD = (
-    f"{'kind':<13}{'draft':<7}{'first ms':>9}{'prefill/s':>10}{'decode/s':>10}"
-    f"{'(min-max)':>16}{'all/s':>8}{'P50 ms':>8}{'P99 ms':>8}{'length':>8}"
+    f"{'first ms':>9}{'prefill/s':>10}{'decode/s':>10}"
+    f"{'(min-max)':>15}{'all/s':>8}{'P50 ms':>8}{'P99 ms':>8}{'length':>8}"
 )
 
 
@@ -98,26 +98,25 @@ class Report:
     def _table(self, total: Row) -> Iterator[str]:
         yield ""
         yield f"temperature {total.temperature:g}"
-        yield _HEAD
+        yield f"{'kind':<13}{self.setup['compared']:<8}{_HEAD}"
         for row in self.rows:
             if row.temperature == total.temperature:
-                yield from _row_lines(row)
-        yield from _row_lines(total)
+                # Of a sweep, whose rows have many sides, the totals are compared.
+                yield from _row_lines(row, compared=self.setup["sweep"] is None)
+        yield from _row_lines(total, compared=True)
         if total.temperature:
             yield f"agreement with the target alone: {BY_LAW}"
         elif not self.setup["exact"]:
             yield f"agreement with the target alone: {NEAR_TIES}"
 
-    def _legend(self) -> Iterator[str]:
-        yield (
-            f"medians of {self.setup['repeats']} repeats in turn (A B A B); first: to the first "
-            "token; all: end to end;"
-        )
-        yield (
-            "length: tokens per target pass; P50, P99: of the gaps between tokens as they arrive, "
-            "where"
-        )
-        yield "those of one pass arrive together; times: against the first line, run by run"
+    def _legend(self) -> list[str]:
+        repeats = self.setup["repeats"]
+        return [
+            f"medians over prompts and {repeats} repeats in turn (A B A B)",
+            "first: to the first token; all: end to end; length: tokens per target pass",
+            "P50, P99: of the gaps between tokens as they arrive, those of a pass all at once",
+            "times: against the first line, run by run",
+        ]
 
 
 def make_report(measured: Measured, setup: dict[str, Any], peak_memory_bytes: int) -> Report:
@@ -175,7 +174,7 @@ def _setup_lines(setup: dict[str, Any]) -> Iterator[str]:
         drafter = f"drafter {setup['drafter']} {setup['drafter_type']}"
     yield f"{setup['model']} {setup['model_type']}, {drafter}"
     yield (
-        f"{setup['processor']}, threads {setup['threads']}, llama-cpp-python "
+        f"{setup['processor']}, threads {', '.join(map(str, setup['threads']))}, llama-cpp-python "
         f"{setup['llama_cpp_python']}, context {setup['context']}, up to {setup['tokens']} tokens, "
         f"seed {setup['seed']}{', --exact' if setup['exact'] else ''}"
     )
@@ -183,14 +182,14 @@ def _setup_lines(setup: dict[str, Any]) -> Iterator[str]:
         yield SYNTHETIC
 
 
-def _row_lines(row: Row) -> Iterator[str]:
+def _row_lines(row: Row, *, compared: bool) -> Iterator[str]:
     label = row.kind
     for side in row.sides:
-        yield f"{label:<13}{side.side:<7}{_cells(side.figures)}"
+        yield f"{label:<13}{side.side:<8}{_cells(side.figures)}"
         label = ""
-    for side in row.sides:
+    for side in row.sides if compared else ():
         for line in _verdict(side):
-            yield f"{'':<13}{side.side:<7}{line}"
+            yield f"{'':<13}{side.side:<8}{line}"
     if row.cut:
         yield f"{'':<13}long text cut to a prompt of {max(row.prompt_tokens)} tokens"
 
@@ -200,7 +199,7 @@ def _cells(figures: Figures) -> str:
     between = "" if decode is None else f"({decode.min:,.0f}-{decode.max:,.0f})"
     return (
         f"{_scaled(_median(figures.ttft_s)):>9}{_number(_median(figures.prefill_tps)):>10}"
-        f"{_number(_median(decode)):>10}{between:>16}"
+        f"{_number(_median(decode)):>10}{between:>15}"
         f"{_number(_median(figures.end_to_end_tps)):>8}{_scaled(figures.gap_p50_s):>8}"
         f"{_scaled(figures.gap_p99_s):>8}{figures.mean_accepted_length:>8.2f}"
     )
@@ -209,7 +208,7 @@ def _cells(figures: Figures) -> str:
 def _verdict(side: Comparison) -> Iterator[str]:
     if side.speedup is not None:
         decode, end_to_end = _times(side.speedup.decode), _times(side.speedup.end_to_end)
-        yield f"{decode} the speed in decoding, {end_to_end} end to end"
+        yield f"{decode} as fast in decoding, {end_to_end} end to end"
     parts = []
     if shares := side.figures.accepted_by_position:
         parts.append("kept by place " + " ".join(f"{100 * share:.0f}" for share in shares) + " %")

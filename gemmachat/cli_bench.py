@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -106,7 +107,7 @@ def bench(
     if plot is not None:
         from gemmachat.bench_plot import check_plot
 
-        plot = plot.expanduser()
+        plot = Path(os.path.expanduser(plot))
         check_plot(plot)
     chosen = _prompts(prompts, kinds)
 
@@ -122,7 +123,9 @@ def bench(
             exact=exact,
             seed=seed,
         )
-        code = _measure(plan, screen, _setup(plan, resolved, draft, threads, sweep), plot, as_json)
+        code = _measure(
+            plan, screen, _setup(plan, resolved, draft, threads, sweep, swept), plot, as_json
+        )
     raise typer.Exit(code)
 
 
@@ -229,7 +232,7 @@ def _open_sides(
     if swept is not None and swept[0] == "threads":
         return tuple(
             Side(
-                f"{value} thr",
+                str(value),
                 stack.enter_context(cli_shared.open_engine(model, value)),
                 policy,
             )
@@ -276,17 +279,24 @@ def _plan(
 
 
 def _setup(
-    plan: Plan, model: ResolvedModel, draft: str, threads: int | None, sweep: str | None
+    plan: Plan,
+    model: ResolvedModel,
+    draft: str,
+    threads: int | None,
+    sweep: str | None,
+    swept: Sweep | None,
 ) -> dict[str, Any]:
     from gemmachat.bench_setup import describe
 
-    threads_swept = sweep is not None and sweep.startswith("threads")
+    compared = "draft" if swept is None else swept[0]
+    several = swept[1] if swept is not None and compared == "threads" else None
     return {
         **describe(model),
-        "threads": None if threads_swept else threads or default_threads(),
+        "threads": several or (threads or default_threads(),),
         "context": plan.n_ctx,
         "draft": draft,
         "sweep": sweep,
+        "compared": compared,
         "exact": plan.exact,
         "tokens": plan.max_tokens,
         "repeats": plan.repeats,
