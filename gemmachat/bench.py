@@ -55,7 +55,8 @@ class Plan:
     max_tokens: int
     n_ctx: int
     exact: bool
-    seed: int
+    seed: int | None
+    """Of the first repeat, each adds 1. Without one drafting learns all along, as in a chat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,8 @@ class Bench:
     def run(self) -> None:
         """Measure everything. After `stop` it returns early, with whole repeats only."""
         try:
-            self._warm_up()
             self._open()
+            self._warm_up()
             # Cheap and needed to read all the rest, so it comes first.
             self.measured.staircase = self._staircase()
             self._answer_all()
@@ -122,16 +123,18 @@ class Bench:
         """Answer every prompt once, in short and uncounted.
 
         Reads the weights into memory. Without a seed, so that drafting learns what passes cost
-        here: the sessions that are opened later start from that.
+        here. Sessions that answer with a seed go by what was known when they were opened, so they
+        are opened anew.
         """
-        self._open()
         limit = min(WARM_UP_TOKENS, self._plan.max_tokens)
         sampling = SamplingParams(temperature=self._plan.temperatures[0])
         for number, prompt in enumerate(self._plan.prompts, 1):
             self._progress(f"warm-up: prompt {number}/{len(self._plan.prompts)}")
             for side in self._plan.sides:
                 self._answer(side, prompt, sampling, limit)
-        self._close()
+        if self._plan.seed is not None:
+            self._close()
+            self._open()
 
     def _answer_all(self) -> None:
         for temperature in self._plan.temperatures:
@@ -147,8 +150,9 @@ class Bench:
                         self._take_turns(case, repeat, number, prompt)
 
     def _take_turns(self, case: Case, repeat: int, number: int, prompt: PromptTokens) -> None:
-        """Answer a prompt once on every side, with the same seed."""
-        sampling = SamplingParams(temperature=case.temperature, seed=self._plan.seed + repeat)
+        """Answer a prompt once on every side, with the same seed if any."""
+        seed = None if self._plan.seed is None else self._plan.seed + repeat
+        sampling = SamplingParams(temperature=case.temperature, seed=seed)
         found = []
         for side in self._plan.sides:
             tokens, gaps, stats = self._answer(side, prompt, sampling, self._plan.max_tokens)
@@ -192,7 +196,7 @@ class Bench:
     def _staircase(self) -> tuple[Step, ...]:
         """Time passes of every width in turn, after the first prompt, on the first side."""
         side, prompt = self._plan.sides[0], self._plan.prompts[0]
-        self._answer(side, prompt, SamplingParams(temperature=0.0, seed=self._plan.seed), 1)
+        self._answer(side, prompt, SamplingParams(temperature=0.0), 1)
         turns = []
         for number in range(STAIRCASE_TURNS + 1):
             self._progress(f"cost of passes: turn {number}/{STAIRCASE_TURNS}")

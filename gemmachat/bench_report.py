@@ -99,11 +99,12 @@ class Report:
         yield ""
         yield f"temperature {total.temperature:g}"
         yield f"{'kind':<13}{self.setup['compared']:<8}{_HEAD}"
-        for row in self.rows:
-            if row.temperature == total.temperature:
-                # Of a sweep, whose rows have many sides, the totals are compared.
-                yield from _row_lines(row, compared=self.setup["sweep"] is None)
-        yield from _row_lines(total, compared=True)
+        rows = [row for row in self.rows if row.temperature == total.temperature]
+        for row in rows:
+            # Of a sweep, whose rows have many sides, only all kinds together are compared.
+            yield from _row_lines(row, compared=self.setup["sweep"] is None or len(rows) == 1)
+        if len(rows) > 1:
+            yield from _row_lines(total, compared=True)
         if total.temperature:
             yield f"agreement with the target alone: {BY_LAW}"
         elif not self.setup["exact"]:
@@ -169,6 +170,7 @@ def _row(measured: Measured, case: Case) -> Row:
 
 
 def _setup_lines(setup: dict[str, Any]) -> Iterator[str]:
+    seed = "no seed" if setup["seed"] is None else f"seed {setup['seed']}"
     drafter = "no drafter: drafts are copies of earlier text only"
     if setup["drafter"] is not None:
         drafter = f"drafter {setup['drafter']} {setup['drafter_type']}"
@@ -176,7 +178,7 @@ def _setup_lines(setup: dict[str, Any]) -> Iterator[str]:
     yield (
         f"{setup['processor']}, threads {', '.join(map(str, setup['threads']))}, llama-cpp-python "
         f"{setup['llama_cpp_python']}, context {setup['context']}, up to {setup['tokens']} tokens, "
-        f"seed {setup['seed']}{', --exact' if setup['exact'] else ''}"
+        f"{seed}{', --exact' if setup['exact'] else ''}"
     )
     if setup["synthetic"]:
         yield SYNTHETIC
@@ -196,7 +198,7 @@ def _row_lines(row: Row, *, compared: bool) -> Iterator[str]:
 
 def _cells(figures: Figures) -> str:
     decode = figures.decode_tps
-    between = "" if decode is None else f"({decode.min:,.0f}-{decode.max:,.0f})"
+    between = "" if decode is None else f"({_number(decode.min)}-{_number(decode.max)})"
     return (
         f"{_scaled(_median(figures.ttft_s)):>9}{_number(_median(figures.prefill_tps)):>10}"
         f"{_number(_median(decode)):>10}{between:>15}"

@@ -74,8 +74,14 @@ def bench(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Seed of the first repeat; each adds 1.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Seed of the first repeat, each adds 1: the same texts again. Drafting then looks "
+            "at no clock, as in run --seed.",
+        ),
+    ] = None,
     ctx: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Tokens that the context holds.")
     ] = None,
@@ -102,7 +108,7 @@ def bench(
     temperatures = _temperatures(temperature)
     swept = None if sweep is None else _parse_sweep(sweep)
     _check_sweep(swept, policy, threads, resolved)
-    if seed + repeats > MAX_SEED:
+    if seed is not None and seed + repeats > MAX_SEED:
         raise UsageError(f"--seed and --repeats must not add up to more than {MAX_SEED}")
     if plot is not None:
         from gemmachat.bench_plot import check_plot
@@ -254,7 +260,7 @@ def _plan(
     repeats: int,
     max_tokens: int,
     exact: bool,
-    seed: int,
+    seed: int | None,
 ) -> Plan:
     """Render the prompts; those that do not fit are refused before anything is measured."""
     from gemmachat.bench import Plan
