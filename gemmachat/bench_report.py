@@ -254,10 +254,6 @@ def _number(value: float | None) -> str:
 
 def _scaled(seconds: float | None) -> str:
     """Return milliseconds."""
-    return (
-        "-"
-        if seconds is None
-        else f"{seconds * 1e3:.2f}"
-        if seconds < 1
-        else f"{seconds * 1e3:,.0f}"
-    )
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e3:,.0f}" if seconds >= 1 else f"{seconds * 1e3:.2f}"

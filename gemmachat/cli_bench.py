@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gemmachat import cli_shared
+from gemmachat.bench_sweep import Sweep, parse_sweep
 from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, resolve
 from gemmachat.cli_shared import Draft, Drafter, JsonReport, Threads, draft_policy
-from gemmachat.engine import DEFAULT_CONTEXT, MAX_THREADS
+from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import INTERRUPTED, on_interrupt
 from gemmachat.native_structs import MAX_DRAFT
@@ -25,11 +25,6 @@ from gemmachat.session import DraftPolicy
 if TYPE_CHECKING:
     from gemmachat.bench import Plan, Side
     from gemmachat.bench_prompts import BenchPrompt
-
-Sweep = tuple[Literal["draft", "threads"], tuple[int, ...]]
-
-MAX_SWEEP = 16
-_RANGE = re.compile(r"(\d{1,4})(?:\.\.(\d{1,4}))?")
 
 
 def bench(
@@ -106,7 +101,7 @@ def bench(
     resolved = resolve(model, drafter)
     policy = _compared(draft, resolved)
     temperatures = _temperatures(temperature)
-    swept = None if sweep is None else _parse_sweep(sweep)
+    swept = None if sweep is None else parse_sweep(sweep)
     _check_sweep(swept, policy, threads, resolved)
     if seed is not None and seed + repeats > MAX_SEED:
         raise UsageError(f"--seed and --repeats must not add up to more than {MAX_SEED}")
@@ -179,43 +174,16 @@ def _temperatures(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _parse_sweep(text: str) -> Sweep:
-    """Return what is swept and its values, in the order given."""
-    what, _, given = text.partition("=")
-    values: list[int] = []
-    for part in given.split(","):
-        match = _RANGE.fullmatch(part.strip())
-        if match is None or what not in ("draft", "threads"):
-            raise UsageError(
-                f"--sweep must be draft or threads and a list, as in draft=0..{MAX_DRAFT} or "
-                f"threads=1,2,4, not {text[:40]!r}"
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        if first > last:
-            raise UsageError(f"--sweep {what}: the range {part.strip()} runs backwards")
-        values += range(first, last + 1)
-    least, most = (0, MAX_DRAFT) if what == "draft" else (1, MAX_THREADS)
-    for value in values:
-        if not least <= value <= most:
-            raise UsageError(f"--sweep {what} takes {least} to {most}, not {value}")
-    if len(set(values)) < len(values):
-        raise UsageError(f"--sweep {what} names a value twice")
-    if not 2 <= len(values) <= MAX_SWEEP:
-        raise UsageError(f"--sweep compares 2 to {MAX_SWEEP} values, not {len(values)}")
-    return ("draft" if what == "draft" else "threads"), tuple(values)
-
-
 def _check_sweep(
     swept: Sweep | None, policy: DraftPolicy, threads: int | None, model: ResolvedModel
 ) -> None:
     if swept is None:
         return
-    what, _ = swept
-    if what == "draft" and policy != "auto":
+    if swept.what == "draft" and policy != "auto":
         raise UsageError("give either --draft or --sweep draft=..., not both")
-    if what == "draft" and model.drafter is None:
+    if swept.what == "draft" and model.drafter is None:
         raise UsageError("--sweep draft=... needs a drafter: pass its file with --drafter PATH")
-    if what == "threads" and threads is not None:
+    if swept.what == "threads" and threads is not None:
         raise UsageError("give either --threads or --sweep threads=..., not both")
 
 
@@ -235,19 +203,19 @@ def _open_sides(
 ) -> tuple[Side, ...]:
     from gemmachat.bench import Side
 
-    if swept is not None and swept[0] == "threads":
+    if swept is not None and swept.what == "threads":
         return tuple(
             Side(
                 str(value),
                 stack.enter_context(cli_shared.open_engine(model, value)),
                 policy,
             )
-            for value in swept[1]
+            for value in swept.values
         )
     engine = stack.enter_context(cli_shared.open_engine(model, threads))
     drafts: tuple[DraftPolicy, ...] = ("off", policy)
     if swept is not None:
-        drafts = tuple(value or "off" for value in swept[1])
+        drafts = tuple(value or "off" for value in swept.values)
     return tuple(Side(str(draft), engine, draft) for draft in drafts)
 
 
@@ -294,8 +262,8 @@ def _setup(
 ) -> dict[str, Any]:
     from gemmachat.bench_setup import describe
 
-    compared = "draft" if swept is None else swept[0]
-    several = swept[1] if swept is not None and compared == "threads" else None
+    compared = "draft" if swept is None else swept.what
+    several = swept.values if swept is not None and swept.what == "threads" else None
     return {
         **describe(model),
         "threads": several or (threads or default_threads(),),

@@ -136,7 +136,7 @@ def test_interrupt_prints_what_is_done_and_exits_with_130(tmp_path: Path, as_jso
         ("--sweep draft=1...3", 2, "--sweep must be"),
         (f"--sweep draft={'9' * 5000}", 2, "--sweep must be"),
         ("--sweep depth=1,2", 2, "--sweep must be"),
-        ("--sweep draft=3..1", 2, "the range 3..1 runs backwards"),
+        ("--sweep draft=3..1", 2, "--sweep must be"),
         ("--sweep draft=0,1,0", 2, "--sweep draft names a value twice"),
         ("--sweep draft=3", 2, "--sweep compares 2 to 16 values, not 1"),
         ("--sweep threads=0,1", 2, "--sweep threads takes 1 to 512, not 0"),
