@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -17,7 +19,7 @@ from gemmachat.bench_figures import Agreement, Figures, Run, Speedup, Spread, pe
 from gemmachat.bench_plot import check_plot, write_plot
 from gemmachat.bench_prompts import LONG_TOKENS, built_in, choose, read_prompts, render
 from gemmachat.bench_report import make_report
-from gemmachat.bench_setup import file_type, is_synthetic, peak_memory_bytes
+from gemmachat.bench_setup import file_type, is_synthetic
 from gemmachat.errors import ContextFullError, GemmachatError, UsageError
 from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import MAX_WIDTH
@@ -439,11 +441,18 @@ def test_setup_comes_from_the_files():
     assert file_type(header) == "of unknown type"
 
 
-def test_peak_memory_grows_with_what_is_held():
-    before = peak_memory_bytes()
-    held = bytearray(b"x") * (before + (64 << 20))
-    assert peak_memory_bytes() >= before + (32 << 20)
-    assert held
+def test_peak_memory_is_in_bytes_and_outlives_what_was_held():
+    script = (
+        "from gemmachat.bench_setup import peak_memory_bytes as peak\n"
+        "before = peak()\n"
+        "held = b'x' * before * 2\n"
+        "del held\n"
+        "print(peak() / before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert 2.0 <= float(done.stdout) < 3.5
 
 
 # ---- plot ----------------------------------------------------------------------------------------
