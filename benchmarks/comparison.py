@@ -24,8 +24,7 @@ from sides import Answer, Ours, Peer, Side, answer, expected, typical_seconds
 from gemmachat.bridge_engine import EngineHandle
 from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH
-from gemmachat.processors import default_threads
-from gemmachat.schedule_state import processor_name
+from gemmachat.processors import default_threads, processor_name
 
 PARTS = ("prefill", "draft", "decode", "turn", "schedule", "memory")
 N_CTX = 2048

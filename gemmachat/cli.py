@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gemmachat import cli_convert, cli_run, cli_shared
+from gemmachat import cli_bench, cli_convert, cli_run, cli_shared
 from gemmachat.catalog import DEFAULT_MODEL, resolve
 from gemmachat.cli_shared import Drafter, JsonReport, Threads
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
@@ -26,6 +26,7 @@ app = typer.Typer(
 
 app.command()(cli_run.run)
 app.command()(cli_convert.convert)
+app.command()(cli_bench.bench)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,12 +10,10 @@ import typer
 
 from gemmachat import cli_shared
 from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, looks_like_model, resolve
-from gemmachat.cli_shared import Drafter, Threads
+from gemmachat.cli_shared import Draft, Drafter, Threads, draft_policy
 from gemmachat.errors import UsageError
-from gemmachat.native_structs import MAX_DRAFT
 from gemmachat.render import Screen
 from gemmachat.sampling import MAX_INT32, SamplingParams
-from gemmachat.session import DraftPolicy
 
 
 def run(
@@ -23,14 +21,7 @@ def run(
     first: Annotated[str | None, typer.Argument(metavar="MODEL", show_default=False)] = None,
     second: Annotated[str | None, typer.Argument(metavar="PROMPT", show_default=False)] = None,
     drafter: Drafter = None,
-    draft: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|off|N",
-            help=f"Tokens to draft per round, 1 to {MAX_DRAFT}; "
-            "auto: 3, or none while that does not pay.",
-        ),
-    ] = "auto",
+    draft: Draft = "auto",
     exact: Annotated[
         bool,
         typer.Option(
@@ -157,7 +148,7 @@ def run(
             logprobs=logprobs,
             grammar=_grammar(json_schema, json_object, grammar),
         ),
-        draft=_draft_policy(draft),
+        draft=draft_policy(draft),
         max_tokens=max_tokens,
         exact=exact,
         stop=tuple(_utf8("--stop", text) or "" for text in stop or ()),
@@ -198,18 +189,6 @@ def _model_and_prompt(first: str | None, second: str | None) -> tuple[str | None
     if first is None or second is not None:
         return first, second
     return (first, None) if looks_like_model(first) else (None, first)
-
-
-def _draft_policy(text: str) -> DraftPolicy:
-    if text == "auto":
-        return "auto"
-    if text == "off":
-        return "off"
-    if text in map(str, range(1, MAX_DRAFT + 1)):
-        return int(text)
-    raise UsageError(
-        f"--draft must be auto, off or a number from 1 to {MAX_DRAFT}, not {text[:40]!r}"
-    )
 
 
 def _utf8(what: str, text: str | None) -> str | None:

@@ -8,7 +8,10 @@ import typer
 
 from gemmachat.catalog import ResolvedModel
 from gemmachat.engine import MAX_THREADS, Engine
+from gemmachat.errors import UsageError
 from gemmachat.interrupt import exit_on_interrupt
+from gemmachat.native_structs import MAX_DRAFT
+from gemmachat.session import DraftPolicy
 
 Drafter = Annotated[
     str | None, typer.Option(metavar="PATH", help="Drafter GGUF that belongs to the model.")
@@ -17,6 +20,14 @@ Threads = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, max=MAX_THREADS, help="Default: all physical cores."),
 ]
+Draft = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|off|N",
+        help=f"Tokens to draft per round, 1 to {MAX_DRAFT}; "
+        "auto: 3, or none while that does not pay.",
+    ),
+]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -24,3 +35,16 @@ def open_engine(model: ResolvedModel, threads: int | None = None) -> Engine:
     """Load a pair. Tests put an engine without weights in its place."""
     with exit_on_interrupt():
         return Engine.load(model.target, model.drafter, threads=threads)
+
+
+def draft_policy(text: str) -> DraftPolicy:
+    """Return what --draft asks for. Raises `UsageError`."""
+    if text == "auto":
+        return "auto"
+    if text == "off":
+        return "off"
+    if text in map(str, range(1, MAX_DRAFT + 1)):
+        return int(text)
+    raise UsageError(
+        f"--draft must be auto, off or a number from 1 to {MAX_DRAFT}, not {text[:40]!r}"
+    )

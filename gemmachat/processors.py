@@ -1,4 +1,6 @@
-"""How many threads to compute on: the physical cores that this process may use.
+"""What this process computes on: the processor's name, and how many threads to use.
+
+The default is the physical cores that this process may use.
 
 A second thread on a core shares its arithmetic units, so it adds little to matrix products and
 makes every pass wait for one thread more. Limits of containers (cgroups) and processor affinity
@@ -9,6 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +33,16 @@ def default_threads(root: Path = _ROOT) -> int:
         return os.cpu_count() or 1
     cores = _physical_cores(allowed, root)
     return max(min(cores, *_cgroup_limits(root)), 1) if cores else 1
+
+
+def processor_name() -> str:
+    """Return what the system calls the processor."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[1] if found else platform.processor() or platform.machine()
 
 
 def _physical_cores(processors: set[int], root: Path) -> int:

@@ -11,8 +11,6 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
-import re
 import stat
 import sys
 import tempfile
@@ -20,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH, NativeSchedule
+from gemmachat.processors import processor_name
 
 FORMAT = 1
 MAX_BYTES = 4096
@@ -162,13 +161,3 @@ def _identity(path: Path) -> tuple[int, str]:
         file.seek(max(size - SAMPLE, 0))
         digest.update(file.read(SAMPLE))
     return size, digest.hexdigest()
-
-
-def processor_name() -> str:
-    """Return what the processor calls itself."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()

@@ -222,6 +222,15 @@ class Session:
         """Figures of the last `generate`."""
         return self._stats
 
+    def time_pass(self, width: int) -> float:
+        """Seconds that a target pass of `width` tokens takes after the timeline.
+
+        The pass leaves no trace. Raises `UsageError` where there is no such pass.
+        """
+        started = time.perf_counter()
+        self._handle.probe(width)
+        return time.perf_counter() - started
+
     def inspect(self) -> Inspection:
         """The session's bookkeeping, for tests and diagnostics."""
         return self._handle.inspect()

@@ -37,6 +37,8 @@ class Stats:
     """Completion tokens per target pass; 1 without drafting."""
     accepted_by_position: tuple[float, ...] = ()
     """Share of the drafts at each position of a round that were accepted."""
+    drafted_by_position: tuple[int, ...] = ()
+    """How many drafts there were at each of these positions."""
     draft_s: float = 0.0
     verify_s: float = 0.0
     sample_s: float = 0.0
@@ -90,6 +92,7 @@ def measure(
         acceptance_rate=_ratio(native.accepted, native.drafted),
         mean_accepted_length=_ratio(completion_tokens, native.rounds),
         accepted_by_position=tuple(_ratio(a, d) for a, d in by_position if d),
+        drafted_by_position=tuple(filter(None, native.drafted_by_position)),
         draft_s=native.draft_s,
         verify_s=native.verify_s,
         sample_s=native.sample_s,

@@ -160,6 +160,7 @@ class FakeSession(Session):
             acceptance_rate=1.0 if accepted else 0.0,
             mean_accepted_length=made / rounds if rounds else 0.0,
             accepted_by_position=(1.0, 0.5) if accepted else (),
+            drafted_by_position=(2, 2) if accepted else (),
             draft_s=0.5,
             verify_s=1.0,
             sample_s=0.125,

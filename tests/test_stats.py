@@ -16,7 +16,8 @@ from gemmachat.stats import Stats, measure
 KEYS = [
     *("prompt_tokens", "cached_tokens", "completion_tokens", "ttft_s", "prefill_tps", "decode_tps"),
     *("total_s", "rounds", "drafted", "accepted", "acceptance_rate", "mean_accepted_length"),
-    *("accepted_by_position", "draft_s", "verify_s", "sample_s", "draft_policy"),
+    *("accepted_by_position", "drafted_by_position"),
+    *("draft_s", "verify_s", "sample_s", "draft_policy"),
     *("exited_tokens", "early_exit"),
     "draft_head",
     "head_recall",
@@ -66,6 +67,7 @@ def test_rates_come_from_the_tokens_they_name():
     assert stats.acceptance_rate == pytest.approx(8 / 12)
     assert stats.mean_accepted_length == 3.0
     assert stats.accepted_by_position == (1.0, 0.75, 0.25)
+    assert stats.drafted_by_position == (4, 4, 4)
 
 
 def test_an_answer_without_a_token_has_no_rates():

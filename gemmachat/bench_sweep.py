@@ -1,0 +1,54 @@
+"""What `gemmachat bench --sweep` compares: draft lengths, or numbers of threads."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import chain
+
+from gemmachat.engine import MAX_THREADS
+from gemmachat.errors import UsageError
+from gemmachat.native_structs import MAX_DRAFT
+
+MAX_VALUES = 16
+
+_LIMITS = {"draft": (0, MAX_DRAFT), "threads": (1, MAX_THREADS)}
+_RANGE = re.compile(r"(\d{1,4})(?:\.\.(\d{1,4}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A setting, draft or threads, and its values: the first is compared with all others.
+
+    A draft of 0 is none.
+    """
+
+    what: str
+    values: tuple[int, ...]
+
+
+def parse_sweep(text: str) -> Sweep:
+    """Return what a text such as `draft=0..3,7` asks for. Raises `UsageError`."""
+    what, _, given = text.partition("=")
+    ranges = [_range(part.strip()) for part in given.split(",")]
+    if what not in _LIMITS or not all(ranges):
+        raise UsageError(
+            f"--sweep must be draft or threads and a list, as in draft=0..{MAX_DRAFT} or "
+            f"threads=1,2,4, not {text[:40]!r}"
+        )
+    values = tuple(chain.from_iterable(ranges))
+    least, most = _LIMITS[what]
+    for value in values:
+        if not least <= value <= most:
+            raise UsageError(f"--sweep {what} takes {least} to {most}, not {value}")
+    if len(set(values)) < len(values):
+        raise UsageError(f"--sweep {what} names a value twice")
+    if not 2 <= len(values) <= MAX_VALUES:
+        raise UsageError(f"--sweep compares 2 to {MAX_VALUES} values, not {len(values)}")
+    return Sweep(what, values)
+
+
+def _range(text: str) -> range:
+    """Return the numbers of `N` or `N..M`; none where it is neither, or runs backwards."""
+    found = _RANGE.fullmatch(text)
+    return range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
