@@ -7,14 +7,33 @@ namespace gc {
 
 namespace {
 
-// What to expect of an unknown machine. llama.cpp's matrix kernels on CPUs work in fours, so that
-// four rows cost less than two.
-constexpr CostTable kUnknown = {{1.0, 1.4, 1.6, 1.5, 1.8, 2.0, 2.1, 2.1}, 0.08};
+// What to expect of an unknown machine, between what was measured on one with AVX-512, whose
+// kernels work in fours (1, 1.6, 2.2, 1.3, 2.1, 2.5, 2.7, 2.3), and one with AVX2
+// (1, 1.8, 2.7, 2.6, 3.6, 4.4, 5.0, 5.0).
+constexpr CostTable kUnknown = {{1.0, 1.5, 2.0, 1.9, 2.6, 3.0, 3.3, 3.2}, 0.05};
 
-constexpr size_t kWindow = 31;     // measurements that count
-constexpr int32_t kSaved = 3;      // measurements that what was saved counts for
-constexpr double kLinear = 1.25;   // times the cost of rows alone: more is not plausible
-constexpr double kPadding = 0.97;  // of the cost: less is not worth computing more rows
+constexpr size_t kWindow = 31;       // measurements that count
+constexpr int32_t kSaved = 3;        // measurements that what was saved counts for
+constexpr int32_t kWorthSaving = 2;  // measurements: one alone may be anything
+constexpr double kLinear = 1.25;     // times the cost of rows alone: more is not plausible
+constexpr double kPadding = 0.97;    // of the cost: less is not worth computing more rows
+
+// A table bent to go through given costs: each asks for a factor, whose logarithms factor holds,
+// and places between two of them get what lies between.
+std::array<double, GC_MAX_WIDTH> bent(const std::array<double, GC_MAX_WIDTH> &pass,
+                                      const std::array<double, GC_MAX_WIDTH> &factor,
+                                      const std::vector<size_t> &given) {
+    std::array<double, GC_MAX_WIDTH> out;
+    for (size_t i = 0; i < GC_MAX_WIDTH; ++i) {
+        const auto above = std::lower_bound(given.begin(), given.end(), i);
+        const size_t hi = above == given.end() ? given.back() : *above;
+        const size_t lo = above == given.begin() ? hi : hi == i ? i : *(above - 1);
+        const double part =
+            hi > lo ? static_cast<double>(i - lo) / static_cast<double>(hi - lo) : 0.0;
+        out[i] = pass[i] * std::exp((1.0 - part) * factor[lo] + part * factor[hi]);
+    }
+    return out;
+}
 
 }  // namespace
 
@@ -38,26 +57,30 @@ void Measured::add(double seconds) {
     next_ = (next_ + 1) % kWindow;
 }
 
-double Measured::median() const {
+double Measured::typical() const {
     if (last_.empty()) {
         return 0.0;
     }
     std::vector<double> sorted = last_;
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 3);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    return *middle;
+    const auto third = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 3);
+    std::nth_element(sorted.begin(), third, sorted.end());
+    return *third;
 }
 
 Costs::Costs(const gc_schedule_state &saved, bool one_width)
     : one_width_(one_width), expected_(kUnknown) {
     if (saved.pass_s[0] > 0.0) {
         saved_second_ = saved.pass_s[0];
+        std::array<double, GC_MAX_WIDTH> factor = {};
+        std::vector<size_t> given;
         for (size_t i = 0; i < GC_MAX_WIDTH; ++i) {
             saved_pass_[i] = saved.pass_s[i] > 0.0;
             if (saved_pass_[i]) {
-                expected_.pass[i] = saved.pass_s[i] / saved_second_;
+                factor[i] = std::log(saved.pass_s[i] / saved_second_ / expected_.pass[i]);
+                given.push_back(i);
             }
         }
+        expected_.pass = bent(expected_.pass, factor, given);
         saved_step_ = saved.step_s > 0.0;
         if (saved_step_) {
             expected_.step = saved.step_s / saved_second_;
@@ -90,18 +113,17 @@ int32_t Costs::known_steps() const { return steps_.count() + (saved_step_ ? kSav
 // A single measurement may be anything, but rows in one pass cannot cost much more than each in a
 // pass of its own.
 bool Costs::is_plausible(size_t i) const {
-    const double alone = passes_[0].median() * static_cast<double>(i + 1);
-    return passes_[i].count() > 1 || alone == 0.0 || passes_[i].median() < kLinear * alone;
+    const double alone = passes_[0].typical() * static_cast<double>(i + 1);
+    return passes_[i].count() > 1 || alone == 0.0 || passes_[i].typical() < kLinear * alone;
 }
 
-// The expected table, bent to go through what was measured: each measured width asks for a factor,
-// widths between two of them get what lies between.
+// The expected table, bent to go through what was measured.
 void Costs::update() {
     std::array<double, GC_MAX_WIDTH> factor = {};  // logarithms
     std::vector<size_t> measured;
     for (size_t i = 0; i < GC_MAX_WIDTH; ++i) {
         if (passes_[i].count() > 0 && is_plausible(i)) {
-            factor[i] = std::log(std::max(passes_[i].median(), 1e-9) / expected_.pass[i]);
+            factor[i] = std::log(std::max(passes_[i].typical(), 1e-9) / expected_.pass[i]);
             measured.push_back(i);
         }
     }
@@ -115,18 +137,10 @@ void Costs::update() {
             const double weight = saved_pass_[i] ? kSaved : 0.0;
             factor[i] = (n * factor[i] + weight * scale) / (n + weight);
         }
-        for (size_t i = 0; i < GC_MAX_WIDTH; ++i) {
-            const auto above = std::lower_bound(measured.begin(), measured.end(), i);
-            const size_t hi = above == measured.end() ? measured.back() : *above;
-            const size_t lo = above == measured.begin() ? hi : hi == i ? i : *(above - 1);
-            const double part =
-                hi > lo ? static_cast<double>(i - lo) / static_cast<double>(hi - lo) : 0.0;
-            table_.pass[i] =
-                expected_.pass[i] * std::exp((1.0 - part) * factor[lo] + part * factor[hi]);
-        }
+        table_.pass = bent(expected_.pass, factor, measured);
         table_.step = expected_.step * std::exp(scale);
         if (steps_.count() > 0) {
-            table_.step = steps_.median();
+            table_.step = steps_.typical();
         }
         unit_s_ = 1.0;
     }
@@ -144,9 +158,9 @@ void Costs::update() {
 void Costs::save(gc_schedule_state &state) const {
     for (int32_t width = 1; width <= GC_MAX_WIDTH; ++width) {
         const size_t i = static_cast<size_t>(width) - 1;
-        state.pass_s[i] = known(width) >= kSaved ? unit_s_ * table_.pass[i] : 0.0;
+        state.pass_s[i] = known(width) >= kWorthSaving ? unit_s_ * table_.pass[i] : 0.0;
     }
-    state.step_s = known_steps() >= kSaved ? unit_s_ * table_.step : 0.0;
+    state.step_s = known_steps() >= kWorthSaving ? unit_s_ * table_.step : 0.0;
 }
 
 }  // namespace gc

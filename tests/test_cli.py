@@ -274,8 +274,8 @@ def test_help_and_version(command: Command) -> None:
 STATS_KEYS = (
     "prompt_tokens cached_tokens completion_tokens ttft_s prefill_tps decode_tps total_s rounds "
     "drafted accepted acceptance_rate mean_accepted_length accepted_by_position "
-    "drafted_by_position draft_s verify_s sample_s draft_policy exited_tokens early_exit draft_head "
-    "head_recall"
+    "drafted_by_position draft_s verify_s sample_s draft_policy exited_tokens early_exit "
+    "draft_head head_recall"
 )
 
 

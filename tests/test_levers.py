@@ -12,13 +12,15 @@ from test_law import N_TOKENS, law, p_value
 
 from gemmachat import Engine, SamplingParams
 from gemmachat.bridge_session import SessionHandle
-from gemmachat.native_structs import NativeSampling, SessionParams
+from gemmachat.native_structs import NativeSampling, NativeSchedule, SessionParams
 
 AUTO = -1
 DRAFTS = {"off": 0, "3 drafts": 3, "7 drafts": 7, "as it pays": AUTO}
 REPEATING = "red green blue red green blue red green blue red green"
 EXIT_AND_HEAD = list(itertools.product((False, True), repeat=2))
 N_SAMPLES = 1200
+# Passes that cost little more with more rows, so that drafting pays.
+CHEAP = NativeSchedule(NativeSchedule.PASSES(*(1 + 0.1 * i for i in range(8))), 0.02)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def opened(engine: Engine, *, complete: bool, dense: bool, exact: bool) -> Sessi
         no_early_exit=complete,
         dense_head=dense,
     )
-    return SessionHandle(engine._handle, params)
+    return SessionHandle(engine._handle, params, CHEAP)
 
 
 def test_no_lever_changes_a_greedy_token_in_exact_mode(engine: Engine) -> None:
@@ -71,7 +73,9 @@ def test_no_lever_changes_the_law(engine: Engine, complete: bool, dense: bool) -
     params, prompt = SamplingParams(1.0), chat_tokens(engine, PROMPTS[18])
     expected = law(engine, prompt, params, 1.0 / N_SAMPLES)
     handle = opened(engine, complete=complete, dense=dense, exact=False)
-    handle.set_sampling(NativeSampling.of(params, 11))
+    sampling = NativeSampling.of(params, 11)
+    sampling.repeatable = True  # by the costs that it was given
+    handle.set_sampling(sampling)
     seen: Counter[tuple[int, ...]] = Counter()
     drafted = 0
     for _ in range(N_SAMPLES):
