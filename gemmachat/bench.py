@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gemmachat.bench_figures import Run, Spread
 from gemmachat.bridge import CancelledError
-from gemmachat.native_structs import MAX_WIDTH
+from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH
 from gemmachat.sampling import SamplingParams
 
 if TYPE_CHECKING:
@@ -85,6 +85,9 @@ class Measured:
     plan: Plan
     cases: list[Case] = field(default_factory=list)
     staircase: tuple[Step, ...] = ()
+    head_recall: float | None = None
+    """Share of the drafts for which the drafter's clusters held the likeliest token of all; None
+    where it has none."""
     complete: bool = False
 
 
@@ -108,6 +111,7 @@ class Bench:
     def run(self) -> None:
         """Measure everything. After `stop` it returns early, with whole repeats only."""
         try:
+            self._trace_recall()
             self._open()
             self._warm_up()
             # Cheap and needed to read all the rest, so it comes first.
@@ -118,6 +122,28 @@ class Bench:
             pass
         finally:
             self._close()
+
+    def _trace_recall(self) -> None:
+        """Draft along a short answer to every prompt, in a session that is closed again."""
+        engine = self._plan.sides[0].engine
+        if not engine.has_drafter:
+            return
+        self._progress("clusters of the drafter's tokens")
+        engine.wait_for_clusters()
+        sampling = SamplingParams(temperature=self._plan.temperatures[0])
+        limit = min(WARM_UP_TOKENS, self._plan.max_tokens)
+        found = n_drafted = 0.0
+        with engine.session(n_ctx=self._plan.n_ctx, trace_recall=True) as session:
+            self._sessions[engine] = session
+            for prompt in self._plan.prompts:
+                for _ in self._stream(session, prompt.tokens, sampling, MAX_DRAFT, limit):
+                    pass
+                stats = session.stats()
+                if stats.draft_head == "clusters" and stats.head_recall is not None:
+                    found += stats.head_recall * stats.drafted
+                    n_drafted += stats.drafted
+        self._sessions = {}
+        self.measured.head_recall = found / n_drafted if n_drafted else None
 
     def _warm_up(self) -> None:
         """Answer every prompt once, in short and uncounted.

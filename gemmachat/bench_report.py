@@ -69,6 +69,7 @@ class Report:
     totals: tuple[Row, ...]
     """Over all kinds, one for each temperature."""
     staircase: tuple[Step, ...]
+    head_recall: float | None
     peak_memory_bytes: int
     complete: bool
 
@@ -80,6 +81,7 @@ class Report:
             "results": [row.as_dict() for row in self.rows],
             "totals": [row.as_dict() for row in self.totals],
             "pass_cost": [asdict(step) for step in self.staircase],
+            "head_recall": self.head_recall,
             "peak_memory_bytes": self.peak_memory_bytes,
         }
 
@@ -89,6 +91,7 @@ class Report:
             *_setup_lines(self.setup),
             *(line for total in self.totals for line in self._table(total)),
             *_staircase_lines(self.staircase),
+            *_recall_lines(self.head_recall),
             f"peak memory of this process: {self.peak_memory_bytes / 2**20:,.0f} MiB, mapped "
             "weights included",
             *self._legend(),
@@ -132,6 +135,7 @@ def make_report(measured: Measured, setup: dict[str, Any], peak_memory_bytes: in
             for temperature in temperatures
         ),
         staircase=measured.staircase,
+        head_recall=measured.head_recall,
         peak_memory_bytes=peak_memory_bytes,
         complete=measured.complete,
     )
@@ -167,6 +171,13 @@ def _row(measured: Measured, case: Case) -> Row:
         any(plan.prompts[number].cut for number in answered),
         tuple(sides),
     )
+
+
+def _recall_lines(recall: float | None) -> Iterator[str]:
+    if recall is not None:
+        yield (
+            f"the drafter's likeliest token is in its best clusters for {recall:.1%} of the drafts"
+        )
 
 
 def _setup_lines(setup: dict[str, Any]) -> Iterator[str]:

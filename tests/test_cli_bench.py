@@ -25,7 +25,7 @@ def bench(*arguments: object) -> dict:
 def test_json_holds_every_kind_and_temperature():
     found = bench(*SMALL, "--ctx", 600)
     assert list(found) == [
-        *("complete", "setup", "results", "totals", "pass_cost", "peak_memory_bytes")
+        *("complete", "setup", "results", "totals", "pass_cost", "head_recall", "peak_memory_bytes")
     ]
     assert found["complete"] is True
     kinds = ["code", "json", "prose", "chinese", "long-context", "multi-turn", "tool-call"]
@@ -36,6 +36,7 @@ def test_json_holds_every_kind_and_temperature():
         kind == "long-context" for kind in kinds
     ]
     assert all([s["side"] for s in row["sides"]] == ["off", "auto"] for row in found["results"])
+    assert 0.8 < found["head_recall"] <= 1.0
     assert found["peak_memory_bytes"] > TARGET.stat().st_size
     setup = found["setup"]
     assert (setup["model"], setup["model_type"], setup["drafter_type"]) == ("tiny", "Q8_0", "Q8_0")
