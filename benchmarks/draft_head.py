@@ -85,6 +85,7 @@ def costs(engine: EngineHandle, prompt: list[int], threads: int, rounds: int) ->
             for head, session in sessions.items():
                 session.set_sampling(sampling)
                 session.sync(prompt)
+                session.step(0, 1)  # nothing is drafted right after a prompt
                 session.step(MAX_DRAFT, MAX_DRAFT + 1)
                 stats = session.stats()
                 times[head].append(stats.draft_s / max(stats.drafted, 1) * 1e6)

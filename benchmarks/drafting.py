@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from gemmachat import Engine, SamplingParams, Session, Stats
+from gemmachat.processors import default_threads
 from gemmachat.prompt import Message, PromptFormat
 from gemmachat.session import DraftPolicy
 
@@ -36,13 +37,13 @@ def main() -> None:
     data = Path(str(files("gemmachat") / "data"))
     parser.add_argument("target", nargs="?", default=data / "tiny.gguf", type=Path)
     parser.add_argument("drafter", nargs="?", default=data / "tiny-drafter.gguf", type=Path)
-    parser.add_argument("--threads", type=int)
+    parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--temperature", type=float, default=0.0)
     args = parser.parse_args()
 
     with Engine.load(args.target, args.drafter, threads=args.threads) as engine:
         print(f"{args.target.name} + {args.drafter.name}, temperature {args.temperature:g}")
-        print(f"{platform.machine()}, {args.threads or 'all'} threads, {len(PROMPTS)} prompts,")
+        print(f"{platform.machine()}, {args.threads} threads, {len(PROMPTS)} prompts,")
         print(f"median of {REPEATS} runs of each, taken in turn")
         measured = measure(engine, SamplingParams(temperature=args.temperature, seed=1))
     report(measured)

@@ -93,7 +93,6 @@ class LlamaDrafting:
 
     def round(self, n_draft: int) -> list[int]:
         """One round with so many drafts, at most `MAX_WIDTH` - 1; the tokens that it yields."""
-        assert n_draft < MAX_WIDTH
         drafts = self._draft(n_draft) if n_draft else []
         self._decode([self._last, *drafts], self._n_past, logits_from=0)
         emitted: list[int] = []
@@ -130,7 +129,7 @@ class LlamaDrafting:
         for _ in range(n):
             _fill(self._draft_batch, [token], self._n_past, logits_from=0)
             ctypes.memmove(self._draft_batch.embd, state.ctypes.data, state.nbytes)
-            assert lib.llama_decode(self._drafter, self._draft_batch) == 0
+            _decode(self._drafter, self._draft_batch)
             token = lib.llama_sampler_sample(self._draft_chain, self._drafter, 0)
             row = ext.llama_get_embeddings_nextn_ith(self._drafter, 0)
             state = np.ctypeslib.as_array(row, shape=(self._width,)).copy()
@@ -141,7 +140,7 @@ class LlamaDrafting:
 
     def _decode(self, tokens: list[int], start: int, logits_from: int) -> None:
         _fill(self._batch, tokens, start, logits_from)
-        assert lib.llama_decode(self._target, self._batch) == 0
+        _decode(self._target, self._batch)
 
     def _take(self, row: int) -> int:
         self._keep(lib.llama_sampler_sample(self._chain, self._target, row), row)
@@ -158,6 +157,7 @@ def _context(model: Any, n_ctx: int, threads: int, other: Any = None) -> Any:
     params.n_ctx = n_ctx + MAX_WIDTH
     params.n_batch = params.n_ubatch = PREFILL_BATCH
     params.n_threads = params.n_threads_batch = threads
+    params.swa_full = False
     if other is not None:
         params.ctx_type, params.ctx_other = 1, other
     created = lib.llama_init_from_model(model, params)
@@ -173,6 +173,11 @@ def _chain(*samplers: Any) -> Any:
     if len(samplers) == 1:  # the likeliest of what is left
         lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_greedy())
     return chain
+
+
+def _decode(context: Any, batch: Any) -> None:
+    if lib.llama_decode(context, batch) != 0:
+        raise OSError("llama.cpp cannot run a pass")
 
 
 def _fill(batch: Any, tokens: list[int], start: int, logits_from: int) -> None:

@@ -129,7 +129,9 @@ class Bench:
         if not engine.has_drafter:
             return
         self._progress("clusters of the drafter's tokens")
-        engine.wait_for_clusters()
+        for side in self._plan.sides:
+            while not side.engine.wait_for_clusters(0.1):
+                self._go_on()
         sampling = SamplingParams(temperature=self._plan.temperatures[0])
         limit = min(WARM_UP_TOKENS, self._plan.max_tokens)
         found = n_drafted = 0.0

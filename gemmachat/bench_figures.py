@@ -128,13 +128,15 @@ class Agreement:
     @classmethod
     def of(cls, alone: Sequence[Run], drafted: Sequence[Run]) -> Agreement:
         """Compare greedy runs pair by pair; a prompt agrees if all of its pairs do."""
-        parted = {
-            one.prompt: _first_difference(one.tokens, two.tokens)
+        parted = [
+            (_first_difference(one.tokens, two.tokens), one.prompt)
             for one, two in zip(alone, drafted, strict=True)
             if one.tokens != two.tokens
-        }
+        ]
         prompts = len({run.prompt for run in alone})
-        return cls(prompts, prompts - len(parted), min(parted.values(), default=None))
+        differing = len({prompt for _, prompt in parted})
+        first = min((place for place, _ in parted), default=None)
+        return cls(prompts, prompts - differing, first)
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:

@@ -66,14 +66,15 @@ class SessionHandle:
         with self._call:
             check(lib.gc_session_set_sampling(self.pointer, ctypes.byref(sampling)))
 
-    def schedule(self) -> NativeSchedule:
-        """What is known about drafting; nothing after `free`."""
-        state = NativeSchedule()
+    def schedule(self) -> NativeSchedule | None:
+        """What is known about drafting; None after `free`."""
         if is_forked():
-            return state
+            return None
+        state = NativeSchedule()
         with self._call:
-            if self._pointer is not None:
-                library().gc_session_schedule(self._pointer, ctypes.byref(state))
+            if self._pointer is None:
+                return None
+            library().gc_session_schedule(self._pointer, ctypes.byref(state))
         return state
 
     def step(self, n_draft: int, max_tokens: int) -> Sequence[NativeToken]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gemmachat.parse import Parser, Piece, without_thoughts
@@ -39,7 +38,8 @@ class Answer:
     thinking: str
     tokens: tuple[int, ...]
     finish_reason: FinishReason
-    seed: int
+    seed: int | None
+    """None where none was asked for: what is drafted then depends on the clock, and shows."""
     stats: Stats
     logprobs: tuple[dict[str, Any], ...]
     """Of every token, where they were asked for, as they go into JSON."""
@@ -83,7 +83,6 @@ class Chat:
         """
         self.last = None
         sampling = self.options.sampling
-        seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
         asked = [*self._history, Message("user", question)]
         parser = Parser(self._format.marks)
         stops = StopStrings(self.options.stop)
@@ -94,7 +93,7 @@ class Chat:
 
         events = self.session.generate(
             self._format.render(asked),
-            replace(sampling, seed=seed),
+            sampling,
             draft=self.options.draft,
             max_tokens=self.options.max_tokens,
         )
@@ -121,7 +120,7 @@ class Chat:
             thinking="".join(parts["thought"]).strip(),
             tokens=tuple(tokens),
             finish_reason=finish_reason,
-            seed=seed,
+            seed=sampling.seed,
             stats=self.session.stats(),
             logprobs=tuple(logprobs),
         )

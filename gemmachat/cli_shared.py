@@ -24,8 +24,7 @@ Draft = Annotated[
     str,
     typer.Option(
         metavar="auto|off|N",
-        help=f"Tokens to draft per round, 1 to {MAX_DRAFT}; "
-        "auto: 3, or none while that does not pay.",
+        help=f"Tokens to draft per round, 1 to {MAX_DRAFT}; auto: as many as pay, or none.",
     ),
 ]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -9,6 +9,7 @@ in the order of their clusters; everything little-endian.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -96,10 +97,10 @@ def places(drafter: Path) -> list[Path]:
     """Where clusters are kept: beside the drafter, else in the user's cache."""
     here = drafter.absolute()
     digest = hashlib.sha256(os.fsencode(here)).hexdigest()[:16]
-    return [
-        here.with_name(f"{here.name}.clusters"),
-        _cache_folder() / f"{here.stem}-{digest}.clusters",
-    ]
+    found = [here.with_name(f"{here.name}.clusters")]
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        found.append(_cache_folder() / f"{here.stem}-{digest}.clusters")
+    return found
 
 
 def _compute(drafter: GgufInfo, stop: bridge.Stop) -> Clusters:

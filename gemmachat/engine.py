@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gemmachat import clusters, schedule_state
 from gemmachat.bridge_engine import EngineHandle
@@ -26,6 +26,9 @@ from gemmachat.processors import default_threads
 from gemmachat.sampling import whole_number
 from gemmachat.session import Session
 from gemmachat.vocab import ModelVocab, Vocab
+
+if TYPE_CHECKING:
+    from gemmachat.gguf_types import GgufInfo
 
 KvType = Literal["f16", "q8_0"]
 
@@ -90,29 +93,27 @@ class Engine:
         drafter_header = None if drafter is None else read_header(drafter)
         check_pair(header, drafter_header)
         handle = EngineHandle(target, drafter)
-        worker = None
-        if drafter_header is not None and clusters.lacks_clusters(drafter_header):
-            kept = clusters.find(drafter_header)
-            if kept is None:
-                worker = ClusterWorker(handle, drafter_header)
-            else:
-                handle.set_clusters(kept.count, kept.top, kept.centroids, kept.ordering)
-        for path, identity in checked:
-            if _identity(path) != identity:
-                _stop(worker)
-                handle.free()
-                raise DamagedFileError(f"{path} changed while it was loaded: load it again")
-        return cls(
-            handle,
-            target,
-            has_drafter=drafter is not None,
-            threads=threads,
-            suppressed=suppressed_tokens(header),
-            schedule_file=schedule_state.state_file(
-                target, drafter, threads=threads, llama_cpp=installed_version("llama-cpp-python")
-            ),
-            cluster_worker=worker,
-        )
+        try:
+            for path, identity in checked:
+                if _identity(path) != identity:
+                    raise DamagedFileError(f"{path} changed while it was loaded: load it again")
+            return cls(
+                handle,
+                target,
+                has_drafter=drafter is not None,
+                threads=threads,
+                suppressed=suppressed_tokens(header),
+                schedule_file=schedule_state.state_file(
+                    target,
+                    drafter,
+                    threads=threads,
+                    llama_cpp=installed_version("llama-cpp-python"),
+                ),
+                cluster_worker=_clusters(handle, drafter_header),
+            )
+        except BaseException:
+            handle.free()
+            raise
 
     def session(
         self,
@@ -160,8 +161,10 @@ class Engine:
             dense_head=dense_head,
             trace_recall=trace_recall,
         )
-        # In exact mode costs are not what they are otherwise.
-        file = None if exact else self.schedule_file
+        # With other settings costs are not what they usually are.
+        usual = not (exact or no_early_exit or dense_head or trace_recall)
+        usual = usual and kv_type == "f16" and flash_attention is None
+        file = self.schedule_file if usual else None
         saved = NativeSchedule() if file is None else schedule_state.load(file)
         handle = SessionHandle(self._handle, params, saved)
         return Session(
@@ -174,14 +177,14 @@ class Engine:
             traces_recall=trace_recall,
         )
 
-    def wait_for_clusters(self) -> None:
-        """Return when the drafter's clusters are there, if they are being computed."""
-        if self._cluster_worker is not None:
-            self._cluster_worker.wait()
+    def wait_for_clusters(self, timeout_s: float | None = None) -> bool:
+        """Whether the computing of the drafter's clusters, if any, has ended within that time."""
+        return self._cluster_worker is None or self._cluster_worker.wait(timeout_s)
 
     def close(self) -> None:
         """Free the models and every session that is still open."""
-        _stop(self._cluster_worker)
+        if self._cluster_worker is not None:
+            self._cluster_worker.stop()
         self._handle.free()
 
     def __enter__(self) -> Engine:
@@ -196,9 +199,15 @@ class Engine:
         self.close()
 
 
-def _stop(worker: ClusterWorker | None) -> None:
-    if worker is not None:
-        worker.stop()
+def _clusters(handle: EngineHandle, drafter: GgufInfo | None) -> ClusterWorker | None:
+    """Give a drafter that lacks clusters those that were kept, or have them computed."""
+    if drafter is None or not clusters.lacks_clusters(drafter):
+        return None
+    kept = clusters.find(drafter)
+    if kept is None:
+        return ClusterWorker(handle, drafter)
+    handle.set_clusters(kept.count, kept.top, kept.centroids, kept.ordering)
+    return None
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:

@@ -19,7 +19,9 @@ def describe_levers(model: ResolvedModel, threads: int | None = None) -> dict[st
     """Load a pair, run two passes, and say of each lever whether it is active."""
     with Engine.load(model.target, model.drafter, threads=threads) as engine:
         with engine.session(n_ctx=16) as session:
-            for _ in session.generate(_PROMPT, SamplingParams(temperature=0.0), max_tokens=2):
+            for _ in session.generate(
+                _PROMPT, SamplingParams(temperature=0.0, seed=0), max_tokens=2
+            ):
                 pass
             early_exit = session.stats().early_exit
         return {

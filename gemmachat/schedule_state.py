@@ -24,6 +24,7 @@ FORMAT = 1
 MAX_BYTES = 4096
 MAX_FILES = 64
 MAX_SECONDS = 1e4
+LEAST_SECONDS = 1e-9
 COST_CHANGE = 0.1
 """A cost that moved by less keeps its old figure, so that answers with a seed stay the same."""
 ACCEPTANCE_CHANGE = 0.05
@@ -33,13 +34,14 @@ SAMPLE = 1 << 16  # bytes of each end of a model file that tell it from others
 def state_file(
     target: Path, drafter: Path | None, *, threads: int, llama_cpp: str, kernels: str = "ggml"
 ) -> Path | None:
-    """Return where the state of this setting is kept; None if a model file cannot be read."""
+    """Return where the state of this setting is kept; None if there is no telling."""
     try:
         models = [_identity(path) for path in (target, drafter) if path is not None]
-    except OSError:
+        folder = _folder()
+    except (OSError, RuntimeError):  # a model that cannot be read, a user without a home
         return None
     setting = json.dumps([FORMAT, models, threads, processor_name(), llama_cpp, kernels])
-    return _folder() / f"{hashlib.sha256(setting.encode()).hexdigest()}.json"
+    return folder / f"{hashlib.sha256(setting.encode()).hexdigest()}.json"
 
 
 def load(path: Path) -> NativeSchedule:
@@ -108,6 +110,8 @@ def _parse(data: bytes) -> NativeSchedule:
     acceptance = _numbers(state["acceptance"], MAX_DRAFT, 1.0)
     if not passes[0] and (any(passes) or step):
         raise ValueError
+    if any(0 < seconds < LEAST_SECONDS for seconds in (*passes, step)):
+        raise ValueError
     return NativeSchedule(
         (NativeSchedule.PASSES)(*passes), step, (NativeSchedule.ACCEPTANCE)(*acceptance)
     )
@@ -138,9 +142,17 @@ def _publish(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
-    by_age = sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True)
+    by_age = sorted(path.parent.glob("*.json"), key=_changed, reverse=True)
     for old in by_age[MAX_FILES:]:
-        old.unlink()
+        with contextlib.suppress(OSError):
+            old.unlink()
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:  # another program has removed it
+        return 0.0
 
 
 def _folder() -> Path:

@@ -187,9 +187,10 @@ class Session:
                     self._save_schedule()
 
     def _save_schedule(self) -> None:
-        if self._schedule_file is not None:
+        learned = self._handle.schedule()
+        if self._schedule_file is not None and learned is not None:
             self._saved_schedule = schedule_state.save(
-                self._schedule_file, self._saved_schedule, self._handle.schedule()
+                self._schedule_file, self._saved_schedule, learned
             )
 
     def _logprobs(self, index: int, n: int) -> TokenLogprobs | None:

@@ -75,6 +75,7 @@ void Engine::set_clusters(Clusters clusters) {
     const GgufFile file(drafter_path_);
     auto head = std::make_shared<const HeadWeights>(file, std::move(clusters));
     if (head->embedding.n_rows() != vocab_size() ||
+        head->embedding.width() != llama_model_n_embd(drafter_.get()) ||
         head->projection.n_rows() != llama_model_n_embd_out(drafter_.get())) {
         file.fail("is not the drafter that was loaded");
     }

@@ -23,7 +23,12 @@ uint64_t hash_of(const int32_t *last) {
 void NgramIndex::append(int32_t token) {
     const int32_t place = size();
     tokens_.push_back(token);
-    previous_.push_back(kNowhere);
+    try {
+        previous_.push_back(kNowhere);
+    } catch (...) {
+        tokens_.pop_back();
+        throw;
+    }
     if (size() >= kLeastAlike) {
         const auto [entry, is_new] = latest_.try_emplace(hash_of(&tokens_.back()), place);
         if (!is_new) {
@@ -37,7 +42,9 @@ void NgramIndex::cut(int32_t n) {
     while (size() > n) {
         if (size() >= kLeastAlike) {
             const auto entry = latest_.find(hash_of(&tokens_.back()));
-            if (previous_.back() == kNowhere) {
+            if (entry == latest_.end()) {
+                // Memory ran out when it was to be entered.
+            } else if (previous_.back() == kNowhere) {
                 latest_.erase(entry);
             } else {
                 entry->second = previous_.back();

@@ -60,6 +60,7 @@ void Session::begin_answer() {
 int32_t Session::step(int32_t n_draft, int32_t max_tokens, gc_token *out) {
     const int32_t limit = round_limit(max_tokens);
     begin_answer();
+    n_clustered_ = n_recalled_ = 0;
     if (n_draft < 0) {
         return scheduled_round(limit, out);
     }
@@ -73,6 +74,7 @@ int32_t Session::verify(const int32_t *drafts, int32_t n_drafts, int32_t max_tok
                         gc_token *out) {
     const int32_t limit = round_limit(max_tokens);
     begin_answer();
+    n_clustered_ = n_recalled_ = 0;
     const std::vector<Draft> proposed = certain(drafts, std::min(n_drafts, limit - 1));
     return finish_round(proposed, static_cast<int32_t>(proposed.size()) + 1, out);
 }
@@ -155,8 +157,8 @@ const std::vector<Draft> &Session::draft(Guide &guide) {
         const std::vector<Draft> &drafts =
             drafter_->draft(committed_.back(), n_cached(), hidden_, guide, *sampler_, random_,
                             [this](llama_token token) { return engine_->is_end(token); });
-        stats_.clustered += drafter_->n_clustered();
-        stats_.recalled += drafter_->n_recalled();
+        n_clustered_ = drafter_->n_clustered();
+        n_recalled_ = drafter_->n_recalled();
         return drafts;
     } catch (const Error &error) {
         // The drafter starts from what the target computed.
@@ -264,6 +266,8 @@ gc_token Session::describe(int32_t token, const float *logits, const RowSummary 
 void Session::record(int32_t n_drafted, int32_t n_accepted) {
     ++stats_.rounds;
     stats_.drafted += n_drafted;
+    stats_.clustered += n_clustered_;
+    stats_.recalled += n_recalled_;
     stats_.accepted += n_accepted;
     for (int32_t i = 0; i < n_drafted; ++i) {
         ++stats_.drafted_by_position[i];

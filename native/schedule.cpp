@@ -8,7 +8,7 @@ namespace gc {
 
 namespace {
 
-constexpr double kDrafterExpected = 0.7;  // acceptance before anything is known
+constexpr double kDrafterExpected = 0.8;  // acceptance before anything is known
 
 // Probes are paid from a share of all that is spent, less of it in the first rounds: a single
 // answer should cost no more than it would without.

@@ -174,6 +174,7 @@ void Session::prefill(const llama_token *tokens, int32_t n_tokens) {
 }
 
 void Session::keep_hidden(int32_t row) {
+    hidden_.clear();
     if (drafter_ == nullptr) {
         return;
     }

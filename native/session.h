@@ -108,6 +108,8 @@ private:
     std::optional<Schedule> repeatable_;  // afresh from what was saved, for one that must
     NgramIndex ngrams_;                   // of a prefix of the timeline
     std::vector<int32_t> looked_up_;      // what followed at an earlier place like this
+    int32_t n_clustered_ = 0;             // of the round's drafts, as in gc_stats
+    int32_t n_recalled_ = 0;
     std::vector<Draft> copies_;
     const std::vector<Draft> no_drafts_;
     std::vector<int32_t> judged_ids_;

@@ -1,5 +1,5 @@
 // Acceptance by decree, for benchmarks on synthetic weights, whose drafts no target would accept.
-// What comes out is meaningless; the work is that of a real round.
+// What comes out is meaningless; the work is nearly that of a real round.
 
 #pragma once
 

@@ -16,11 +16,17 @@ from fakes import FakeEngine
 from gemmachat import cli, cli_shared
 from gemmachat.catalog import ResolvedModel
 
-# Tests leave nothing in the user's folders and find nothing there.
+# Programs that tests start leave nothing in the user's folders and find nothing there.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="gemmachat-tests-")
 
 # A script's background job starts with Ctrl-C ignored, and so would every program tested in it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -> None:
+    """What one test has learned about drafting must not show in another."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 class Finished(NamedTuple):

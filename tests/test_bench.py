@@ -452,7 +452,7 @@ def test_peak_memory_is_in_bytes_and_outlives_what_was_held():
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert 2.0 <= float(done.stdout) < 3.5
+    assert 2.0 <= float(done.stdout) < 6  # b'x' * n may hold two of it for a moment
 
 
 # ---- plot ----------------------------------------------------------------------------------------

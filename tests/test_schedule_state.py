@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
 
-from gemmachat import Engine, SamplingParams
+from gemmachat import Engine, SamplingParams, clusters
 from gemmachat import schedule_state as store
+from gemmachat.chat import Chat, GenerationOptions
 from gemmachat.native_structs import NativeSchedule
 
 
@@ -152,6 +155,47 @@ def test_a_relative_folder_in_the_environment_is_ignored(monkeypatch):
     found = store.state_file(TARGET, None, threads=1, llama_cpp="1")
     assert found is not None
     assert found.is_absolute()
+
+
+def test_a_chat_learns_unless_it_was_given_a_seed(tmp_path):
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine:
+        for seed, files in ((1, 0), (None, 1)):
+            options = GenerationOptions(
+                SamplingParams(temperature=0.0, seed=seed), "auto", 40, exact=False
+            )
+            with engine.session(n_ctx=512) as session:
+                for _ in Chat(engine, session, options).ask(PROMPTS[0]):
+                    pass
+            assert engine.schedule_file is not None
+            assert len(list(engine.schedule_file.parent.glob("*.json"))) == files
+
+
+def test_an_answer_that_outlives_its_session_leaves_what_was_learned_alone():
+    with Engine.load(TARGET, DRAFTER, threads=1) as engine:
+        tokens = chat_tokens(engine, PROMPTS[0])
+        with engine.session() as session:
+            list(session.generate(tokens, GREEDY, max_tokens=40))
+            assert engine.schedule_file is not None
+            before = engine.schedule_file.read_bytes()
+            events = session.generate(tokens, GREEDY, max_tokens=40)
+            next(events)
+        events.close()
+        assert engine.schedule_file.read_bytes() == before
+
+
+def test_a_user_without_a_home_is_served(monkeypatch, tmp_path):
+    def no_home(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    monkeypatch.setattr(Path, "home", classmethod(no_home))
+    monkeypatch.setattr(clusters, "lacks_clusters", lambda info: True)
+    drafter = shutil.copy(DRAFTER, tmp_path / "drafter.gguf")
+    with Engine.load(TARGET, drafter, threads=1) as engine, engine.session() as session:
+        list(session.generate(chat_tokens(engine, PROMPTS[0]), GREEDY, max_tokens=4))
+        assert engine.schedule_file is None
 
 
 def test_an_answer_without_a_seed_is_learned_from_and_one_with_a_seed_is_not(monkeypatch, tmp_path):
