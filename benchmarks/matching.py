@@ -43,20 +43,27 @@ def main() -> None:
     style = PromptFormat(vocab, engine.chat_template())
     lines = (Path(__file__).parents[1] / "tests" / "prompts.txt").read_text("utf-8").splitlines()
     prompts = [style.render([Message("user", line)]) for line in lines]
-    session = SessionHandle(engine, SessionParams(n_ctx=N_CTX, n_threads=1))
+    sessions = {
+        name: SessionHandle(engine, SessionParams(n_ctx=N_CTX, n_threads=1, dense_head=dense))
+        for name, dense in {"all tokens": True, "the best clusters": False}.items()
+    }
     # By prompt: tokens and target passes.
-    ours, theirs = np.zeros((len(prompts), 2)), np.zeros((len(prompts), 2))
+    ours = {name: np.zeros((len(prompts), 2)) for name in sessions}
+    theirs = np.zeros((len(prompts), 2))
     with loaded(args.target) as target, loaded(args.drafter) as drafter:
         for seed in range(1, args.seeds + 1):
             peer = LlamaDrafting(target, drafter, n_ctx=N_CTX, threads=1, seed=seed)
             CARD.seed = seed
             for i, prompt in enumerate(prompts):
-                ours[i] += by_rejection(session, vocab, prompt, args.drafts)
+                for name, session in sessions.items():
+                    ours[name][i] += by_rejection(session, vocab, prompt, args.drafts)
                 theirs[i] += by_matching(peer, vocab, prompt, args.drafts)
             peer.close()
     print(f"{args.target.name} + {args.drafter.name}, {len(prompts)} prompts, {args.seeds} seeds,")
     print(f"temperature 1, {args.drafts} drafts: tokens per target pass after the first\n")
-    report(ours, theirs)
+    print("| drafts from | by rejection | by matching | difference |\n| --- | --- | --- | --- |")
+    for name, measured in ours.items():
+        print(f"| {name} | {report(measured, theirs)} |")
 
 
 def by_rejection(
@@ -84,7 +91,7 @@ def by_matching(
     return tokens, passes
 
 
-def report(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> None:
+def report(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> str:
     picks = np.random.default_rng(1).integers(0, len(ours), (N_RESAMPLES, len(ours)))
 
     def lengths(measured: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -93,12 +100,11 @@ def report(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> No
         return np.asarray(sums[:, 0] / sums[:, 1])
 
     one, two = lengths(ours), lengths(theirs)
-    print("| by rejection | by matching | difference |\n| --- | --- | --- |")
     told = []
     for values in (one, two, one - two):
         low, high = np.quantile(values[1:], [0.025, 0.975])
         told.append(f"{values[0]:.3f} ({low:.3f} to {high:.3f})")
-    print(f"| {' | '.join(told)} |")
+    return " | ".join(told)
 
 
 if __name__ == "__main__":

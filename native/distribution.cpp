@@ -11,6 +11,20 @@ double probability(const Distribution &distribution, int32_t id) {
     return found != distribution.end() && found->id == id ? found->p : 0.0;
 }
 
+void sharpen(Distribution &distribution) {
+    double total = 0.0;
+    for (Candidate &candidate : distribution) {
+        candidate.p *= candidate.p;
+        total += candidate.p;
+    }
+    const auto vanished = [](const Candidate &candidate) { return candidate.p <= 0.0; };
+    distribution.erase(std::remove_if(distribution.begin(), distribution.end(), vanished),
+                       distribution.end());
+    for (Candidate &candidate : distribution) {
+        candidate.p /= total;
+    }
+}
+
 int32_t draw(const Distribution &distribution, Random &random) {
     // Whole blocks are skipped by their sums, which four independent chains of additions give.
     constexpr size_t kBlock = 64;

@@ -19,6 +19,9 @@ using Distribution = std::vector<Candidate>;
 
 double probability(const Distribution &distribution, int32_t id);
 
+// Squares every probability: what is likely becomes likelier. What falls to 0 is left out.
+void sharpen(Distribution &distribution);
+
 int32_t draw(const Distribution &distribution, Random &random);
 
 }  // namespace gc

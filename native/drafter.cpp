@@ -61,6 +61,9 @@ void Drafter::step(llama_token token, llama_pos position, Sampler &sampler) {
         score_vocabulary(sampler, raw);
     }
     confidence_ = std::exp(-raw.log_total);
+    // Drafts may come from any distribution, if they are judged by the same. A drafter is less sure
+    // of the next token than its target, so drafts from a sharper one are accepted more often.
+    sharpen(next_);
 }
 
 void Drafter::score_clusters(Sampler &sampler, RowSummary &raw) {
