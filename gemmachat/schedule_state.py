@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import operator
 import os
 import stat
 import sys
@@ -25,6 +26,10 @@ MAX_BYTES = 4096
 MAX_FILES = 64
 MAX_SECONDS = 1e4
 LEAST_SECONDS = 1e-9
+MOST_PER_ROW = 1.5
+"""In passes of one row: so many rows in one pass cannot cost much more than each in its own."""
+MOST_STEP = 1.0
+"""In passes of one row: a drafter is far smaller than its target."""
 COST_CHANGE = 0.1
 """A cost that moved by less keeps its old figure, so that answers with a seed stay the same."""
 ACCEPTANCE_CHANGE = 0.05
@@ -68,8 +73,13 @@ def save(path: Path, saved: NativeSchedule, learned: NativeSchedule) -> NativeSc
         "step_s": _rounded(settled.step_s),
         "acceptance": [round(chance, 3) for chance in settled.acceptance],
     }
+    data = json.dumps(state).encode()
+    try:
+        _parse(data)
+    except ValueError:  # a mishap of measuring
+        return saved
     with contextlib.suppress(OSError):
-        _publish(path, json.dumps(state).encode())
+        _publish(path, data)
     return settled
 
 
@@ -109,6 +119,10 @@ def _parse(data: bytes) -> NativeSchedule:
     (step,) = _numbers([state["step_s"]], 1, MAX_SECONDS)
     acceptance = _numbers(state["acceptance"], MAX_DRAFT, 1.0)
     if not passes[0] and (any(passes) or step):
+        raise ValueError
+    # More would be a mishap of measuring, and keep drafts from being tried again.
+    most = [MOST_PER_ROW * passes[0] * (row + 1) for row in range(MAX_WIDTH)]
+    if step > MOST_STEP * passes[0] or any(map(operator.gt, passes, most)):
         raise ValueError
     if any(0 < seconds < LEAST_SECONDS for seconds in (*passes, step)):
         raise ValueError

@@ -12,11 +12,12 @@ namespace {
 // (1, 1.8, 2.7, 2.6, 3.6, 4.4, 5.0, 5.0).
 constexpr CostTable kUnknown = {{1.0, 1.5, 2.0, 1.9, 2.6, 3.0, 3.3, 3.2}, 0.05};
 
-constexpr size_t kWindow = 31;       // measurements that count
-constexpr int32_t kSaved = 3;        // measurements that what was saved counts for
-constexpr int32_t kWorthSaving = 2;  // measurements: one alone may be anything
-constexpr double kLinear = 1.25;     // times the cost of rows alone: more is not plausible
-constexpr double kPadding = 0.97;    // of the cost: less is not worth computing more rows
+constexpr size_t kWindow = 31;        // measurements that count
+constexpr int32_t kSaved = 3;         // measurements that what was saved counts for
+constexpr int32_t kWorthSaving = 2;   // measurements: one alone may be anything
+constexpr double kLinear = 1.25;      // times the cost of rows alone: more is not plausible
+constexpr double kDearestStep = 1.0;  // in passes of one row: a drafter is far smaller
+constexpr double kPadding = 0.97;     // of the cost: less is not worth computing more rows
 
 // A table bent to go through given costs: each asks for a factor, whose logarithms factor holds,
 // and places between two of them get what lies between.
@@ -99,6 +100,11 @@ void Costs::add_pass(int32_t width, double seconds) {
 }
 
 void Costs::add_step(double seconds) {
+    // The first one sets up what all others use.
+    if (is_first_step_) {
+        is_first_step_ = false;
+        return;
+    }
     steps_.add(seconds);
     update();
 }
@@ -140,7 +146,12 @@ void Costs::update() {
         table_.pass = bent(expected_.pass, factor, measured);
         table_.step = expected_.step * std::exp(scale);
         if (steps_.count() > 0) {
-            table_.step = steps_.typical();
+            // In logarithms, as the passes; what was saved counts for some measurements.
+            const double n = steps_.count();
+            const double weight = saved_step_ ? kSaved : 0.0;
+            const double measured_step = std::log(std::max(steps_.typical(), 1e-9));
+            table_.step =
+                std::exp((n * measured_step + weight * std::log(table_.step)) / (n + weight));
         }
         unit_s_ = 1.0;
     }
@@ -158,9 +169,11 @@ void Costs::update() {
 void Costs::save(gc_schedule_state &state) const {
     for (int32_t width = 1; width <= GC_MAX_WIDTH; ++width) {
         const size_t i = static_cast<size_t>(width) - 1;
-        state.pass_s[i] = known(width) >= kWorthSaving ? unit_s_ * table_.pass[i] : 0.0;
+        const bool worth_saving = known(width) >= kWorthSaving && table_.pass[i] <= kLinear * width;
+        state.pass_s[i] = worth_saving ? unit_s_ * table_.pass[i] : 0.0;
     }
-    state.step_s = known_steps() >= kWorthSaving ? unit_s_ * table_.step : 0.0;
+    const bool worth_saving = known_steps() >= kWorthSaving && table_.step <= kDearestStep;
+    state.step_s = worth_saving ? unit_s_ * table_.step : 0.0;
 }
 
 }  // namespace gc

@@ -63,6 +63,7 @@ private:
     double saved_second_ = 0.0;  // seconds of a pass of one row, as saved; 0: unknown
     std::array<Measured, GC_MAX_WIDTH> passes_;
     Measured steps_;
+    bool is_first_step_ = true;
     CostTable table_;
     double unit_s_ = 0.0;  // seconds of the table's unit; 0: unknown
 };

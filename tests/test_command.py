@@ -30,7 +30,7 @@ def ask(*arguments: object, **how) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_demo_pair_answers_with_drafts_accepted_and_every_key():
-    done = ask("tiny", "What is speculative decoding?", "--temperature", 0, "--json")
+    done = ask("tiny", "What is speculative decoding?", "--temperature", 0, "--draft", 3, "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert list(answer) == [
