@@ -113,7 +113,7 @@ def doctor(
         screen.result(*report.lines())
     for problem in report.problems:
         screen.error(problem)
-    raise typer.Exit(1 if report.problems else 0)
+    raise typer.Exit(report.exit_code)
 
 
 @app.command()

@@ -142,14 +142,14 @@ def _measure(
         running.run()
     screen.progress("")
     report = make_report(running.measured, setup, peak_memory_bytes())
-    if as_json:
-        screen.json(report.as_dict())
-    else:
-        screen.result(*report.lines())
     if plot is not None:
         from gemmachat.bench_plot import write_plot
 
         write_plot(report, plot)
+    if as_json:
+        screen.json(report.as_dict())
+    else:
+        screen.result(*report.lines())
     return 0 if report.complete else INTERRUPTED
 
 

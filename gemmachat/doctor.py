@@ -27,6 +27,8 @@ class Report:
 
     facts: dict[str, object] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    exit_code: int = 0
+    """That of the first problem."""
 
     def lines(self) -> list[str]:
         """The facts for a reader."""
@@ -41,6 +43,7 @@ class Report:
         try:
             self.facts.update(action())
         except GemmachatError as error:
+            self.exit_code = self.exit_code or error.exit_code
             if str(error) not in self.problems:
                 self.problems.append(str(error))
 

@@ -115,3 +115,10 @@ def test_a_drafter_without_clusters_is_told_apart_from_one_that_needs_none(
     clusters.provide(read_header(drafter), Stop())
     levers = describe_levers(model, threads=1)
     assert levers["draft_head"] == "on, over clusters computed from the drafter's embedding"
+
+
+def test_a_damaged_model_has_its_own_exit_code(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "cut.gguf").write_bytes(TARGET.read_bytes()[:1000])
+    done = command("doctor", str(tmp_path / "cut.gguf"))
+    assert done.code == 4
+    assert done.err.count("error: ") == 1
