@@ -25,9 +25,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Kind
-
 from gemmachat.converters.conversion import plan_file
 from gemmachat.converters.encode import BLOCK_WEIGHTS, Job
 from gemmachat.converters.ggml import Bytes, Floats, as_float, dequantize
@@ -35,6 +32,8 @@ from gemmachat.converters.gguf_values import Metadata, float32_array
 from gemmachat.converters.hparams import DRAFTER_ARCH
 from gemmachat.converters.names import ROPE_FREQS
 from gemmachat.converters.write import GgufFile, TensorData, write_files
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGMLQuantizationType as Kind
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from full_size import CENTROIDS, E2B, E2B_DRAFTER, E4B, E4B_DRAFTER, Model

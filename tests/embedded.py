@@ -7,11 +7,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+from gemmachat.converters.conversion import plan_file
+from gemmachat.converters.write import GgufFile, write_files
 
 from gemmachat import Engine, SamplingParams
 from gemmachat.bridge_session import SessionHandle
-from gemmachat.converters.conversion import plan_file
-from gemmachat.converters.write import GgufFile, write_files
 from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import NativeSampling, SessionParams
 

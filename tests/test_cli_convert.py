@@ -16,10 +16,10 @@ import pytest
 import tiny_checkpoint as tiny
 from conftest import Command, Finished
 from embedded import TARGET
+from gemmachat.converters.quantize import QUANTIZATIONS
 from test_terminal import terminal
 
 from gemmachat import cli_convert, render
-from gemmachat.converters.quantize import QUANTIZATIONS
 from gemmachat.gguf_info import read_header
 
 Convert = Callable[..., Finished]

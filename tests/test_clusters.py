@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import tiny_checkpoint as tiny
 from embedded import DRAFTER, PROMPTS, TARGET, chat_tokens, fill_tensor, open_handle
+from gemmachat.converters import convert
 from library_head import recall
 
 from gemmachat import Engine, bridge, clusters
 from gemmachat.bridge import CancelledError, Stop
 from gemmachat.bridge_engine import EngineHandle
 from gemmachat.clusters import Clusters
-from gemmachat.converters import convert
 from gemmachat.errors import DamagedFileError, UsageError
 from gemmachat.gguf_info import read_header
 

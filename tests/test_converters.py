@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import reference_gemma4 as reference
 import tiny_checkpoint as tiny
-
 from gemmachat.converters import convert
+
 from gemmachat.gguf_info import check_pair, read_header
 
 GELU = reference.gelu_from_half_table

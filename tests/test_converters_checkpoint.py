@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_checkpoint as tiny
-
 from gemmachat.converters import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -33,6 +32,7 @@ from gemmachat.converters.checkpoint import open_checkpoint
 from gemmachat.converters.conversion import plan_file
 from gemmachat.converters.gguf_source import read_gguf
 from gemmachat.converters.quantize import QUANTIZATIONS
+
 from gemmachat.gguf_info import read_header
 
 TWO = {"a": np.arange(4, dtype=np.float32), "b": np.ones((2, 3), np.float32)}

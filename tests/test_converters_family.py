@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import tiny_checkpoint as tiny
-
 from gemmachat.converters import CheckpointError, convert, names
 from gemmachat.converters.checkpoint import open_checkpoint
 from gemmachat.converters.config import read_hparams
+
 from gemmachat.gguf_info import check_pair, read_header
 
 Array = npt.NDArray[Any]

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 import sparse_checkpoint
 from full_size import Model
-from real_vocab import real_vocab
-
 from gemmachat.converters import conversion, source, vocab
+from real_vocab import real_vocab
 
 E2B, E4B, M12B = full_size.E2B, full_size.E4B, full_size.M12B
 M26B, M31B = full_size.M26B, full_size.M31B

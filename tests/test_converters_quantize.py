@@ -13,13 +13,13 @@ import nano_checkpoint as nano
 import numpy as np
 import pytest
 import tiny_checkpoint as tiny
-from gguf.constants import GGMLQuantizationType as Kind
-
 from gemmachat.converters import CheckpointError, OptionError, convert, encode, write
 from gemmachat.converters.gguf_source import read_gguf
 from gemmachat.converters.quantize import QUANTIZATIONS, tensor_types
 from gemmachat.converters.tensors import StoredTensor
 from gemmachat.converters.write import GgufFile, TensorData, write_files
+from gguf.constants import GGMLQuantizationType as Kind
+
 from gemmachat.gguf_info import check_pair, read_header
 
 # Largest error of one weight, as a share of the largest weight in its block: half a step.

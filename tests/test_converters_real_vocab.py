@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import tiny_checkpoint as tiny
+from gemmachat.converters import convert
 from real_vocab import BYTE, CONTROL, NORMAL, SIZE, USER_DEFINED, RealVocab, real_vocab
 from reference_bpe import ReferenceTokenizer
 
 from gemmachat import Engine
-from gemmachat.converters import convert
 from gemmachat.gguf_info import ArrayInfo, read_header
 from gemmachat.vocab import Vocab
 

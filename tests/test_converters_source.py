@@ -12,8 +12,6 @@ import pytest
 import random_weights
 import tiny_checkpoint as tiny
 from embedded import DRAFTER, TARGET
-from real_vocab import RealVocab, _values
-
 from gemmachat.converters import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -30,6 +28,8 @@ from gemmachat.converters.gguf_values import boolean_array, float32, int32_array
 from gemmachat.converters.imatrix import read_imatrix
 from gemmachat.converters.quantize import QUANTIZATIONS, tensor_types
 from gemmachat.converters.write import GgufFile, write_files
+from real_vocab import RealVocab, _values
+
 from gemmachat.gguf_info import check_pair, read_header
 
 CONFIGS = Path(__file__).parent / "data" / "embedded"

@@ -11,10 +11,10 @@ from typing import Any
 import llama_runner
 import pytest
 import tiny_checkpoint as tiny
-from reference_bpe import ReferenceTokenizer
-
 from gemmachat.converters import CheckpointError, convert
 from gemmachat.converters.vocab import read_vocab
+from reference_bpe import ReferenceTokenizer
+
 from gemmachat.gguf_info import ArrayInfo, read_header
 
 NORMAL, CONTROL, USER_DEFINED, BYTE = 1, 3, 4, 6

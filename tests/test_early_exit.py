@@ -15,11 +15,11 @@ import nano_checkpoint as nano
 import numpy as np
 import pytest
 from embedded import DRAFTER, GREEDY, NATIVE_GREEDY, PROMPTS, TARGET, chat_tokens, probe
+from gemmachat.converters import convert
 
 from gemmachat import Engine, UsageError
 from gemmachat.bridge import CancelledError
 from gemmachat.bridge_session import SessionHandle
-from gemmachat.converters import convert
 from gemmachat.native_structs import FLASH_ATTENTION, KV_TYPES, MAX_DRAFT, SessionParams
 from gemmachat.stats import describe_early_exit
 

@@ -13,6 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
+from gemmachat.converters.conversion import plan_file
+from gemmachat.converters.gguf_values import int32_array
+from gemmachat.converters.write import GgufFile, write_files
 
 import gemmachat
 from gemmachat import (
@@ -24,9 +27,6 @@ from gemmachat import (
     SamplingParams,
     UsageError,
 )
-from gemmachat.converters.conversion import plan_file
-from gemmachat.converters.gguf_values import int32_array
-from gemmachat.converters.write import GgufFile, write_files
 
 
 def test_the_public_names_are_these():

@@ -13,10 +13,10 @@ import llama_runner
 import numpy as np
 import pytest
 import tiny_checkpoint as tiny
-
 from gemmachat.converters import gguf_values as values
 from gemmachat.converters.conversion import plan_file
 from gemmachat.converters.write import GgufFile, TensorData, write_files
+
 from gemmachat.errors import DamagedFileError, GemmachatError, PairMismatchError
 from gemmachat.gguf_info import check_pair, read_header
 

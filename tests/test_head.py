@@ -24,15 +24,15 @@ from embedded import (
     open_handle,
     without_centroids,
 )
+from gemmachat.converters import convert
+from gemmachat.converters import gguf_values as values
+from gemmachat.converters.conversion import plan_file
+from gemmachat.converters.write import GgufFile, write_files
 from library_head import Scored, score
 from test_law import N_TOKENS, law, p_value
 
 from gemmachat import Engine, SamplingParams, UsageError
 from gemmachat.bridge_engine import EngineHandle
-from gemmachat.converters import convert
-from gemmachat.converters import gguf_values as values
-from gemmachat.converters.conversion import plan_file
-from gemmachat.converters.write import GgufFile, write_files
 from gemmachat.errors import DamagedFileError
 from gemmachat.native_structs import MAX_DRAFT, NativeSampling
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import tiny_checkpoint as tiny
 from full_size import Model
+from gemmachat.converters import convert
 from gguf.constants import GGMLQuantizationType as Kind
 from gguf.quants import dequantize
 from sparse_checkpoint import write_checkpoint
 
 from gemmachat import Engine, SamplingParams
-from gemmachat.converters import convert
 from gemmachat.gguf_info import ArrayInfo, check_pair, read_header
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
