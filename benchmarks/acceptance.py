@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from prompts import chat_prompts
 
 from gemmachat.bridge_engine import EngineHandle
 from gemmachat.bridge_session import SessionHandle
 from gemmachat.native_structs import NativeSampling, SessionParams
-from gemmachat.prompt import Message, PromptFormat
 from gemmachat.vocab import ModelVocab
 
 TEMPERATURES = (0.6, 0.8, 1.0)
@@ -47,9 +47,7 @@ def main() -> None:
 
     engine = EngineHandle(args.target, args.drafter)
     vocab = ModelVocab(engine)
-    style = PromptFormat(vocab, engine.chat_template())
-    lines = (Path(__file__).parents[1] / "tests" / "prompts.txt").read_text("utf-8").splitlines()
-    prompts = [style.render([Message("user", line)]) for line in lines]
+    prompts = chat_prompts(engine)
 
     block, token_wise = (
         SessionHandle(

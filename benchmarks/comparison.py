@@ -14,17 +14,22 @@ import contextlib
 import multiprocessing
 import random
 import statistics
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from llama_drafting import LlamaDrafting, loaded
+from llama_drafting import LlamaDrafting
 from sides import Answer, Ours, Peer, Side, answer, expected, typical_seconds
 
 from gemmachat.bridge_engine import EngineHandle
 from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH
 from gemmachat.processors import default_threads, processor_name
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from llama_runner import loaded
 
 PARTS = ("prefill", "draft", "decode", "turn", "schedule", "memory")
 N_CTX = 2048

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from prompts import chat_prompts
 
 from gemmachat.bridge import Stop, cluster_tokens
 from gemmachat.bridge_engine import EngineHandle
 from gemmachat.bridge_session import SessionHandle
-from gemmachat.clusters import TOKENS_PER_CLUSTER, Clusters, provide
+from gemmachat.clusters import TOKENS_PER_CLUSTER, Clusters, has_trained_clusters, provide
 from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import MAX_DRAFT, NativeSampling, SessionParams
-from gemmachat.prompt import Message, PromptFormat
 from gemmachat.vocab import ModelVocab
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -56,12 +56,9 @@ def main() -> None:
 
     engine = EngineHandle(args.target, args.drafter)
     info = read_header(args.drafter)
-    trained = "gemma4-assistant.masked_embedding.centroid_count" in info.metadata
-    if not trained:
+    if not has_trained_clusters(info):
         use(engine, provide(info, Stop()))
-    style = PromptFormat(ModelVocab(engine), engine.chat_template())
-    lines = (Path(__file__).parents[1] / "tests" / "prompts.txt").read_text("utf-8").splitlines()
-    prompts = [style.render([Message("user", line)]) for line in lines[: max(args.prompts, 1)]]
+    prompts = chat_prompts(engine)[: max(args.prompts, 1)]
     print(f"{args.target.name} + {args.drafter.name}, {platform.machine()}, {args.threads} threads")
     costs(engine, prompts[0], args.threads, args.rounds)
     if args.prompts:

@@ -8,12 +8,9 @@ cheaper here: hidden rows are kept for the rows with logits, not for the whole p
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import random
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
@@ -24,27 +21,6 @@ from gemmachat.native_structs import MAX_WIDTH
 
 PREFILL_BATCH = 512
 DRAFT_TOP_K = 10  # of llama.cpp's sampler for drafts
-
-
-@lib.llama_log_callback
-def _discard(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None:
-    pass
-
-
-@contextlib.contextmanager
-def loaded(path: Path) -> Iterator[Any]:
-    """A model of llama.cpp, with its defaults on the CPU. Raises `OSError` if it is refused."""
-    lib.llama_log_set(_discard, ctypes.c_void_p(0))
-    lib.llama_backend_init()
-    params = lib.llama_model_default_params()
-    params.n_gpu_layers = 0
-    model = lib.llama_model_load_from_file(str(path).encode(), params)
-    if not model:
-        raise OSError(f"llama.cpp refuses {path}")
-    try:
-        yield model
-    finally:
-        lib.llama_model_free(model)
 
 
 class LlamaDrafting:

@@ -10,19 +10,24 @@ samples are the same. Intervals hold 95 %, from resampling prompts.
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from llama_drafting import LlamaDrafting, loaded
+from llama_drafting import LlamaDrafting
+from prompts import chat_prompts
 from sides import CARD
 
 from gemmachat.bridge_engine import EngineHandle
 from gemmachat.bridge_session import SessionHandle
 from gemmachat.native_structs import MAX_WIDTH, SessionParams
-from gemmachat.prompt import Message, PromptFormat
 from gemmachat.vocab import ModelVocab
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from llama_runner import loaded
 
 ANSWER = 64  # most tokens of an answer
 N_CTX = 512
@@ -40,9 +45,7 @@ def main() -> None:
 
     engine = EngineHandle(args.target, args.drafter)
     vocab = ModelVocab(engine)
-    style = PromptFormat(vocab, engine.chat_template())
-    lines = (Path(__file__).parents[1] / "tests" / "prompts.txt").read_text("utf-8").splitlines()
-    prompts = [style.render([Message("user", line)]) for line in lines]
+    prompts = chat_prompts(engine)
     sessions = {
         name: SessionHandle(engine, SessionParams(n_ctx=N_CTX, n_threads=1, dense_head=dense))
         for name, dense in {"all tokens": True, "the best clusters": False}.items()

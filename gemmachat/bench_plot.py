@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmachat.errors import GemmachatError, UsageError
+from gemmachat.publish import publish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,18 +49,12 @@ def write_plot(report: Report, path: Path) -> None:
     title = f"{setup['model']} {setup['model_type']}, {setup['processor']}"
     title += ", synthetic weights" if setup["synthetic"] else ""
     figure.suptitle(title if report.complete else f"{title} (interrupted)")
-    temporary = ""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix.lower().lstrip("."))
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.absolute().parent)
-        with os.fdopen(descriptor, "wb") as file:
-            figure.savefig(file, format=path.suffix.lower().lstrip("."))
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        publish(path, drawn.getvalue())
     except OSError as error:
         raise GemmachatError(f"the plot {path} cannot be written: {error.strerror}") from None
-    finally:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
 
 
 def _draw_acceptance(axes: Axes, report: Report) -> None:
@@ -131,10 +126,3 @@ def _named(report: Report, side: str) -> str:
 def _legend(axes: Axes) -> None:
     if axes.get_legend_handles_labels()[1]:
         axes.legend(fontsize="small")
-
-
-def _umask() -> int:
-    """Return the mask of new files' permissions, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

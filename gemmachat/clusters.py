@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import math
 import os
-import secrets
 import struct
 import sys
 from array import array
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from gemmachat import bridge
 from gemmachat.errors import DamagedFileError
+from gemmachat.publish import publish
 
 if TYPE_CHECKING:
     from gemmachat.gguf_types import GgufInfo
@@ -149,21 +149,12 @@ def _read(place: Path, header: bytes) -> Clusters | None:
 
 
 def _write(place: Path, header: bytes, clusters: Clusters) -> None:
-    """Publish the file whole or not at all. Raises OSError."""
+    """Raise OSError."""
     centroids, ordering = clusters.centroids[:], clusters.ordering[:]
     _to_native(centroids, ordering)
     payload = centroids.tobytes() + ordering.tobytes()
     place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_name(f".{place.name}-{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(header + hashlib.sha256(payload).digest() + payload)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(place)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    publish(place, header + hashlib.sha256(payload).digest() + payload)
 
 
 def _to_native(*arrays: array[float] | array[int]) -> None:

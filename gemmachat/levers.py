@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gemmachat import clusters, schedule_state
 from gemmachat.engine import Engine
 from gemmachat.gguf_info import read_header
+from gemmachat.native_structs import MAX_WIDTH
 from gemmachat.sampling import SamplingParams
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def _draft_head(model: ResolvedModel) -> str:
 
 def _draft_length(engine: Engine) -> str:
     if engine.schedule_file is None:
-        return "by costs measured in each run: a model file cannot be read again"
+        return "by costs measured in each run: there is no place to keep them"
     known = sum(seconds > 0 for seconds in schedule_state.load(engine.schedule_file).pass_s)
     if not known:
         return "by measured costs, of which none are known yet"
-    return f"by measured costs, {known} of 8 pass widths known from earlier answers"
+    return f"by measured costs, {known} of {MAX_WIDTH} pass widths known from earlier answers"

@@ -14,12 +14,12 @@ import operator
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH, NativeSchedule
 from gemmachat.processors import processor_name
+from gemmachat.publish import publish
 
 FORMAT = 1
 MAX_BYTES = 4096
@@ -79,7 +79,7 @@ def save(path: Path, saved: NativeSchedule, learned: NativeSchedule) -> NativeSc
     except ValueError:  # a mishap of measuring
         return saved
     with contextlib.suppress(OSError):
-        _publish(path, data)
+        _write(path, data)
     return settled
 
 
@@ -145,17 +145,9 @@ def _rounded(seconds: float) -> float:
     return float(f"{seconds:.4g}")
 
 
-def _publish(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(name, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    publish(path, data)
     by_age = sorted(path.parent.glob("*.json"), key=_changed, reverse=True)
     for old in by_age[MAX_FILES:]:
         with contextlib.suppress(OSError):

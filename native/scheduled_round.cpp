@@ -71,8 +71,12 @@ const std::vector<Draft> &Session::scheduled_drafts(Schedule &schedule, const Of
 int32_t Session::scheduled_round(int32_t limit, gc_token *out) {
     Schedule &schedule = repeatable_ ? *repeatable_ : schedule_;
     const int32_t room = std::min(limit - 1, GC_MAX_DRAFT);
+    Match match;
+    looked_up_.clear();
     // By decree, copies would be accepted as often as drafts that cost something.
-    const Match match = synthetic_acceptance_ ? Match() : look_up(room);
+    if (!synthetic_acceptance_) {
+        match = look_up(room);
+    }
     const std::vector<Draft> &drafts = scheduled_drafts(
         schedule,
         {hidden_.empty() ? 0 : room, static_cast<int32_t>(looked_up_.size()), match.n_alike});
