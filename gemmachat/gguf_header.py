@@ -8,12 +8,12 @@ trip over is refused here first, in one sentence.
 from __future__ import annotations
 
 import math
-import stat
 import struct
 from pathlib import Path
 from typing import BinaryIO
 
 from gemmachat.errors import DamagedFileError, GemmachatError, NotFoundError
+from gemmachat.files import IrregularFileError, open_regular
 from gemmachat.gguf_types import SCALARS, TENSOR_TYPES, ArrayInfo, GgufInfo, TensorInfo, quoted
 
 MAX_HEADER_BYTES = 256 << 20
@@ -39,11 +39,10 @@ def read_header(path: Path | str) -> GgufInfo:
     """
     path = Path(path)
     try:
-        # Opening a named pipe would wait for a writer.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise NotFoundError(f"{quoted(path)} is not a file.")
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return _Reader(path, file).read()
+    except IrregularFileError:
+        raise NotFoundError(f"{quoted(path)} is not a file.") from None
     except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with a NUL in it
         raise NotFoundError(f"{quoted(path)} does not exist.") from None
     except OSError as error:

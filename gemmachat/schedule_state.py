@@ -12,11 +12,11 @@ import hashlib
 import json
 import operator
 import os
-import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gemmachat.files import open_regular
 from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH, NativeSchedule
 from gemmachat.processors import processor_name
 from gemmachat.publish import publish
@@ -52,10 +52,7 @@ def state_file(
 def load(path: Path) -> NativeSchedule:
     """Return what a file says, and zeros (nothing is known) where it says nothing valid."""
     try:
-        # Nothing that could block or be endless is opened as if it were a file of ours.
-        if not stat.S_ISREG(path.stat().st_mode):
-            return NativeSchedule()
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
         return _parse(data)
     except (OSError, ValueError, RecursionError):

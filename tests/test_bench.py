@@ -493,7 +493,7 @@ def test_plot_that_cannot_be_written_leaves_nothing_behind(report, tmp_path):
         ("plot", "must end in .png or .svg"),
         ("plot.pdf", "must end in .png or .svg"),
         ("none/plot.png", "none does not exist"),
-        ("folder.png", "is a folder"),
+        ("folder.png", "is not a regular file: give another path"),
     ],
 )
 def test_bad_plot_is_refused_before_the_run(tmp_path: Path, name, said):

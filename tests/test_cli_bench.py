@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pexpect
@@ -156,7 +157,8 @@ def test_interrupt_prints_what_is_done_and_exits_with_130(tmp_path: Path, as_jso
         ("--kinds verse", 2, "there is no kind of prompt 'verse': --kinds takes a list of code, "),
         ("--kinds file", 2, "there is no kind of prompt 'file'"),
         ("--prompts no-such-file", 3, "no-such-file does not exist"),
-        ("--prompts /", 2, "cannot be read"),
+        ("--prompts /", 2, "--prompts / is not a regular file: write the prompts into one"),
+        ("--prompts /dev/zero", 2, "--prompts /dev/zero is not a regular file"),
         ("--plot plot.pdf", 2, "--plot plot.pdf must end in .png or .svg"),
         ("--plot no-such-folder/plot.png", 2, "does not exist"),
         ("--seed 18446744073709551615", 2, "--seed and --repeats must not add up to more than"),
@@ -176,6 +178,19 @@ def test_bad_usage_is_one_sentence_before_a_model_is_loaded(
     assert done.err.startswith("error: ")
     assert done.err.count("\n") == 1
     assert len(done.err) < 400
+
+
+@pytest.mark.parametrize("option", ["--prompts", "--plot"])
+def test_pipe_in_the_place_of_a_file_is_refused_without_a_wait(
+    command: Command, tmp_path: Path, option: str
+):
+    pipe = tmp_path / "pipe.png"
+    os.mkfifo(pipe)
+    done = command("bench", option, str(pipe))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {option} {pipe} is not a regular file: ")
+    assert done.err.count("\n") == 1
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize(
