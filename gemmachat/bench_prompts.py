@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -194,7 +193,7 @@ def _tools_turn(tools: Sequence[str], vocab: Vocab) -> list[int]:
 
 def _read(path: Path) -> str:
     try:
-        with open_regular(Path(os.path.expanduser(path))) as file:
+        with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise NotFoundError(f"the file of prompts {path} does not exist") from None

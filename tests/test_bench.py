@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -456,6 +457,12 @@ def test_peak_memory_is_in_bytes_and_outlives_what_was_held():
 
 
 # ---- plot ----------------------------------------------------------------------------------------
+
+
+def test_one_token_and_one_repeat_are_called_so(report):
+    text = "\n".join(replace(report, setup={**SETUP, "tokens": 1, "repeats": 1}).lines())
+    assert ", up to 1 token, seed 1\n" in text
+    assert "\nmedians over prompts and 1 repeat in turn (A B A B)\n" in text
 
 
 def test_plot_is_a_picture(report, tmp_path):
