@@ -87,16 +87,16 @@ class Engine:
             raise UsageError(f"threads must be between 1 and {MAX_THREADS}, not {threads}")
         target = Path(target)
         drafter = None if drafter is None else Path(drafter)
-        files = [target] if drafter is None else [target, drafter]
-        checked = [(path, _identity(path)) for path in files]
         header = read_header(target)
         drafter_header = None if drafter is None else read_header(drafter)
         check_pair(header, drafter_header)
         handle = EngineHandle(target, drafter)
         try:
-            for path, identity in checked:
-                if _identity(path) != identity:
-                    raise DamagedFileError(f"{path} changed while it was loaded: load it again")
+            for checked in filter(None, (header, drafter_header)):
+                if not checked.state.is_at(checked.path):
+                    raise DamagedFileError(
+                        f"{checked.path} changed while it was loaded: load it again"
+                    )
             return cls(
                 handle,
                 target,
@@ -208,12 +208,3 @@ def _clusters(handle: EngineHandle, drafter: GgufInfo | None) -> ClusterWorker |
         return ClusterWorker(handle, drafter)
     handle.set_clusters(kept.count, kept.top, kept.centroids, kept.ordering)
     return None
-
-
-def _identity(path: Path) -> tuple[int, ...] | None:
-    """What tells one state of a file from another; None where there is no file."""
-    try:
-        found = path.stat()
-    except (OSError, ValueError):  # the check of the header says what is wrong
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

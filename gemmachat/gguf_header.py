@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gemmachat.errors import DamagedFileError, GemmachatError, NotFoundError
-from gemmachat.files import IrregularFileError, open_regular
+from gemmachat.files import FileState, IrregularFileError, open_regular
 from gemmachat.gguf_types import SCALARS, TENSOR_TYPES, ArrayInfo, GgufInfo, TensorInfo, quoted
 
 MAX_HEADER_BYTES = 256 << 20
@@ -56,7 +56,8 @@ class _Reader:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path
         self._file = file
-        self._size = file.seek(0, 2)
+        self._state = FileState.of(file)
+        self._size = self._state.size
         self._at = 0
         self._window = b""
         self._window_at = 0
@@ -76,7 +77,7 @@ class _Reader:
         alignment = self._alignment(metadata, value_types)
         found = [self._tensor() for _ in range(tensor_count)]
         tensors = self._place(found, alignment)
-        return GgufInfo(self._path, version, alignment, metadata, value_types, tensors, self._size)
+        return GgufInfo(self._path, version, alignment, metadata, value_types, tensors, self._state)
 
     def _check_magic(self) -> int:
         magic = self._take(min(4, self._size), "its first bytes")

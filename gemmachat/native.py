@@ -24,7 +24,7 @@ from gemmachat.native_structs import (
     SessionParams,
 )
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
@@ -65,6 +65,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         _status,
         [
             ctypes.c_char_p,
+            _int32,
             _int32,
             ctypes.POINTER(ctypes.c_bool),
             _floats,

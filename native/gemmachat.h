@@ -19,7 +19,7 @@ extern "C" {
 
 #define GC_API __attribute__((visibility("default")))
 
-#define GC_ABI_VERSION 6
+#define GC_ABI_VERSION 7
 
 // Most tokens drafted in one round, and the rows of one verification pass that this needs.
 #define GC_MAX_DRAFT 7
@@ -107,9 +107,10 @@ typedef struct gc_clusters {
 // Gives the engine's drafter these clusters in place of those in its file, if it has any there, for
 // the sessions that are opened from now on. GC_LOAD_FAILED where they do not fit.
 GC_API gc_status gc_engine_set_clusters(gc_engine *engine, const gc_clusters *clusters);
-// Groups the tokens of a drafter's file by their embedding rows; count divides the vocabulary.
-// Takes seconds, and stops with GC_CANCELLED soon after *stop became true. Needs no engine.
-GC_API gc_status gc_cluster_tokens(const char *drafter_path, int32_t count,
+// Groups the tokens of a drafter's file, open for reading as descriptor, by their embedding rows;
+// count divides the vocabulary. The path names the file in errors. Takes seconds, and stops with
+// GC_CANCELLED soon after *stop became true. Needs no engine.
+GC_API gc_status gc_cluster_tokens(const char *drafter_path, int32_t descriptor, int32_t count,
                                    const volatile bool *stop, float *centroids,
                                    int32_t n_centroid_items, int32_t *ordering, int32_t n_tokens);
 

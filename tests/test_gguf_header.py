@@ -156,7 +156,7 @@ def test_intact_header_is_read(tmp_path: Path, version: int) -> None:
     assert isinstance(numbers, ArrayInfo)
     assert numbers.numbers() == tuple(range(2000))
     assert info.tensors["q"].nbytes == 4 * 34
-    assert info.tensors["f"].offset == info.file_size - 12
+    assert info.tensors["f"].offset == info.state.size - 12
 
 
 def test_strings_longer_than_the_reading_window_are_skipped_exactly(tmp_path: Path) -> None:
