@@ -61,6 +61,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [_handle, ctypes.c_char_p, ctypes.c_uint64, _int32, _int32s, _int32s],
     ),
     "gc_engine_set_clusters": (_status, [_handle, ctypes.POINTER(NativeClusters)]),
+    "gc_engine_has_clusters": (ctypes.c_bool, [_handle]),
     "gc_cluster_tokens": (
         _status,
         [

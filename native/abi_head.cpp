@@ -37,6 +37,8 @@ gc_status gc_engine_set_clusters(gc_engine *engine, const gc_clusters *clusters)
     });
 }
 
+bool gc_engine_has_clusters(const gc_engine *engine) { return engine->impl->head() != nullptr; }
+
 gc_status gc_cluster_tokens(const char *drafter_path, int32_t descriptor, int32_t count,
                             const volatile bool *stop, float *centroids, int32_t n_centroid_items,
                             int32_t *ordering, int32_t n_tokens) {

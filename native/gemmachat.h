@@ -107,6 +107,8 @@ typedef struct gc_clusters {
 // Gives the engine's drafter these clusters in place of those in its file, if it has any there, for
 // the sessions that are opened from now on. GC_LOAD_FAILED where they do not fit.
 GC_API gc_status gc_engine_set_clusters(gc_engine *engine, const gc_clusters *clusters);
+// Whether sessions that are opened now draft from the best clusters.
+GC_API bool gc_engine_has_clusters(const gc_engine *engine);
 // Groups the tokens of a drafter's file, open for reading as descriptor, by their embedding rows;
 // count divides the vocabulary. The path names the file in errors. Takes seconds, and stops with
 // GC_CANCELLED soon after *stop became true. Needs no engine.
