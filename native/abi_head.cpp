@@ -6,6 +6,7 @@
 #include "boundary.h"
 #include "clustering.h"
 #include "clusters.h"
+#include "gemmachat_head.h"
 #include "handles.h"
 #include "head.h"
 
