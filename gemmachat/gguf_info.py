@@ -6,12 +6,16 @@ are Gemma 4 models that llama.cpp can run, and that they belong together.
 
 from __future__ import annotations
 
+import re
+
 from gemmachat.errors import DamagedFileError, PairMismatchError
 from gemmachat.gguf_header import read_header
 from gemmachat.gguf_model import DRAFTER, LOOKALIKES, TARGET, Keys, ModelShape, read_shape
 from gemmachat.gguf_tensors import check_tensors
 from gemmachat.gguf_types import ArrayInfo, GgufInfo, TensorInfo, quoted
 from gemmachat.gguf_vocab import TOKENS, check_centroid_head, check_vocab, suppressed_tokens
+
+_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE)  # as llama-gguf-split names them
 
 __all__ = [
     "ArrayInfo",
@@ -71,6 +75,7 @@ def check_pair(target: GgufInfo, drafter: GgufInfo | None) -> None:
 
 
 def _check_family(info: GgufInfo, expected: str) -> None:
+    _check_whole(info)
     name = info.architecture
     if name in LOOKALIKES:
         raise DamagedFileError(
@@ -80,13 +85,19 @@ def _check_family(info: GgufInfo, expected: str) -> None:
     if name != expected:
         kind = f"a {quoted(name)} model" if name else "a file without general.architecture"
         raise DamagedFileError(f"{quoted(info.path)} is {kind}, not a Gemma 4 model.")
-    parts = info.metadata.get("split.count", 1)
-    if not isinstance(parts, int) or parts > 1:
-        raise DamagedFileError(
-            f"{quoted(info.path)} is one of {parts} parts of a model: "
-            "join them with llama-gguf-split --merge first."
-        )
     Keys(info).text("general.architecture")
+
+
+def _check_whole(info: GgufInfo) -> None:
+    """Refuse a part of a split model. Parts after the first do not say what model they are of."""
+    named = None if info.architecture else _PART.search(info.path.name)
+    parts = info.metadata.get("split.count", int(named[1]) if named else 1)
+    if not isinstance(parts, int) or parts > 1:
+        count = parts if isinstance(parts, int) else "several"
+        raise DamagedFileError(
+            f"{quoted(info.path)} is one of {count} parts of a model (split.count): join them with "
+            "llama-gguf-split --merge first, or get a file that is whole."
+        )
 
 
 def _check_agreement(

@@ -47,8 +47,8 @@ class ModelShape:
     shared_kv_layers: int
     per_layer_input: int
     experts: int
-    experts_used: int  # by a token
     expert_feed_forward: tuple[int, ...]
+    experts_used: int  # by a token
 
     @property
     def layers(self) -> int:
@@ -185,10 +185,10 @@ def read_shape(info: GgufInfo) -> ModelShape:
             "embedding_length_per_layer_input", default=0 if drafter else None, minimum=0
         ),
         experts=experts,
-        experts_used=_experts_used(keys, layers, experts),
         expert_feed_forward=(
             keys.counts("expert_feed_forward_length", layers) if experts else (0,) * layers
         ),
+        experts_used=_experts_used(keys, layers, experts),
     )
     if shape.layers != layers:
         raise keys.damaged(f"describes the attention of {shape.layers} layers, but has {layers}")

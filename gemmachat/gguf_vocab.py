@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from gemmachat.gguf_model import Keys
@@ -53,7 +54,10 @@ def suppressed_tokens(info: GgufInfo) -> tuple[int, ...]:
     if not keys.has(_SUPPRESSED):
         return ()
     size = _length(keys.array(TOKENS, "str"))
-    tokens = tuple(int(str(token)) for token in _numbers(keys.array(_SUPPRESSED, "i32", "u32")))
+    listed = keys.array(_SUPPRESSED, "i32", "u32")
+    if _length(listed) > size:
+        raise keys.damaged(f"suppresses {_length(listed)} tokens, but has {size}")
+    tokens = tuple(int(str(token)) for token in _numbers(listed))
     if not all(0 <= token < size for token in tokens):
         raise keys.damaged(f"suppresses a token that is not among its {size}")
     return tokens
@@ -67,13 +71,13 @@ def check_centroid_head(info: GgufInfo, shape: ModelShape) -> None:
     count = keys.count(_CENTROID_HEAD + "centroid_count", limit=shape.vocab)
     keys.count(_CENTROID_HEAD + "centroid_top_k", limit=count)
     centroids = _length(keys.array(_CENTROID_HEAD + "centroids", "f32"))
-    ordering = _numbers(keys.array(_CENTROID_HEAD + "token_ordering", "i32"))
+    ordering = keys.array(_CENTROID_HEAD + "token_ordering", "i32")
     if shape.vocab % count or centroids != count * shape.hidden:
         raise keys.damaged(
             f"has a centroid head of {count} rows and {centroids} elements, which does not fit "
             f"{shape.vocab} tokens of width {shape.hidden}"
         )
-    if len(ordering) != shape.vocab or set(ordering) != set(range(shape.vocab)):
+    if _length(ordering) != shape.vocab or set(_numbers(ordering)) != set(range(shape.vocab)):
         raise keys.damaged("does not assign every token to exactly one centroid")
 
 
@@ -83,17 +87,18 @@ def _check_spellings(keys: Keys, tokens: list[bytes], types: tuple[object, ...])
         tokens = [token or b"[EMPTY_%d]" % index for index, token in enumerate(tokens)]
     if len(set(tokens)) != len(tokens):
         raise _duplicate(keys, tokens)
-    index = next((index for index, token in enumerate(tokens) if b"\0" in token), None)
-    if index is not None:
+    # All at once first: that is done in C.
+    if b"\0" in b"".join(tokens):
         # llama.cpp would cut the spelling there, and dies of the doubles that this can make.
+        index = next(index for index, token in enumerate(tokens) if b"\0" in token)
         raise keys.damaged(f"has a NUL character inside token {index}")
     try:
         b"\n".join(tokens).decode("utf-8")
     except UnicodeDecodeError:
         raise keys.damaged("has a token that is not UTF-8") from None
-    for index in [index for index, kind in enumerate(types) if kind == _BYTE_TYPE]:
-        if not _BYTE_TOKEN.fullmatch(tokens[index]):
-            spelled = quoted(tokens[index].decode("utf-8", "replace"))
+    for token in compress(tokens, map(_BYTE_TYPE.__eq__, types)):
+        if not _BYTE_TOKEN.fullmatch(token):
+            spelled = quoted(token.decode("utf-8", "replace"))
             raise keys.damaged(f"marks the token {spelled} as a byte, which it does not spell")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-U8, U32, I32, F32, BOOL, STR, ARR, U64 = 0, 4, 5, 6, 7, 8, 9, 10
+U8, U16, U32, I32, F32, BOOL, STR, ARR, U64 = 0, 2, 4, 5, 6, 7, 8, 9, 10
 TYPE_F32, TYPE_Q8_0 = 0, 8
 
 
