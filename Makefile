@@ -2,6 +2,7 @@
 # make test   set up and run every test
 # make lint   set up and check style, types, imports and formatting
 # make bench  measure drafting on the embedded pair
+# make fuzz   look for a minute (FUZZ_SECONDS) for files that the header check trips over
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +12,7 @@ LLAMA := $(shell sed -n 's/.*"\(llama-cpp-python==[^"]*\)".*/\1/p' pyproject.tom
 NATIVE := $(wildcard native/*.cpp native/*.h native/CMakeLists.txt)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: chat test lint format bench clean
+.PHONY: chat test lint format bench fuzz clean
 
 chat: $(VENV)/.runtime
 	$(BIN)/gemmachat run tiny
@@ -33,6 +34,15 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.runtime
 	$(BIN)/python benchmarks/drafting.py
+
+FUZZ_SECONDS ?= 60
+FUZZ_CORPUS ?= .cache/fuzz-header
+
+fuzz: $(VENV)/.dev
+	$(PIP) install --quiet --no-build-isolation --editable ".[fuzz]"
+	$(BIN)/python tests/fuzz_header.py --seed $(FUZZ_CORPUS)
+	$(BIN)/python tests/fuzz_header.py -max_total_time=$(FUZZ_SECONDS) -timeout=5 -rss_limit_mb=1024 \
+		-artifact_prefix=$(FUZZ_CORPUS)- $(FUZZ_CORPUS)
 
 clean:
 	rm -rf $(VENV) build dist
