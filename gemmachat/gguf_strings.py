@@ -33,7 +33,7 @@ def walk_strings(window: bytes, position: int, count: int) -> tuple[int, int]:
     """How many of `count` strings start in the window, and where the one after them does."""
     length_at = struct.Struct("<Q").unpack_from
     done = 0
-    while done < count:
+    while done < count and position < len(window):
         several = min(_AT_ONCE, count - done)
         found = _STRINGS.match(window, position) if several == _AT_ONCE else None
         if found is not None:
@@ -45,4 +45,4 @@ def walk_strings(window: bytes, position: int, count: int) -> tuple[int, int]:
             except (struct.error, OverflowError):
                 return done, position
             done += 1
-    return count, position
+    return done, position

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import random
 import struct
 from pathlib import Path
 
@@ -31,6 +32,22 @@ MALFORMED = {
     "big endian": (build.gguf(version=3 << 24), "big-endian"),
     "key count": (build.gguf(key_count=2**63), "keys"),
     "key count above the limit": (build.gguf(key_count=70_000, data=bytes(2_000_000)), "keys"),
+    "values of many bytes": (
+        build.gguf([build.key(f"k{i}", build.STR, build.text(bytes(1 << 19))) for i in range(9)]),
+        "more than 4194304 bytes of values, up to the value of 'k8'",
+    ),
+    "numbers of many bytes": (
+        build.gguf(
+            [build.array(f"k{i}", build.U64, 1024, bytes(8192)) for i in range(513)],
+        ),
+        "more than 4194304 bytes of values, up to the value of 'k512'",
+    ),
+    "strings without end": (
+        build.gguf(
+            [build.array(f"k{i}", build.STR, 1 << 19, bytes(8 << 19)) for i in range(3)],
+        ),
+        "more than 1048576 strings in arrays, up to the value of 'k2'",
+    ),
     "tensor count": (build.gguf(tensor_count=2**64 - 1), "tensors"),
     "cut keys": (build.gguf([ARCH], key_count=2, data=bytes(8)), "0 bytes"),
     "key length": (build.gguf([struct.pack("<Q", 2**62) + bytes(20)]), "a key of"),
@@ -167,6 +184,43 @@ def test_strings_longer_than_the_reading_window_are_skipped_exactly(tmp_path: Pa
     ]
     info = read_header(written(tmp_path, build.gguf(keys)))
     assert info.metadata["after"] == 42
+
+
+def test_strings_of_any_length_are_walked_as_one_by_one(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    # Up to 127 bytes C walks them many at once, longer ones Python one by one.
+    items = [rng.randbytes(rng.choice((0, 1, 8, 20, 127))) for _ in range(30_000)]
+    for _ in range(40):
+        items[rng.randrange(len(items))] = rng.randbytes(rng.choice((128, 255, 256, 70_000)))
+    keys = [
+        build.array("strings", build.STR, len(items), b"".join(map(build.text, items))),
+        build.u32("after", 42),
+    ]
+    info = read_header(written(tmp_path, build.gguf(keys)))
+    assert info.metadata["after"] == 42
+    stored = info.metadata["strings"]
+    assert isinstance(stored, ArrayInfo)
+    assert stored.strings() == items
+
+
+@pytest.mark.parametrize("byte", range(1, 8))
+def test_a_length_of_which_any_byte_is_wrong_is_not_skipped(tmp_path: Path, byte: int) -> None:
+    strings = bytearray(build.text(b"abcdefgh") * 2000)
+    strings[16 * 1500 + byte] = 1
+    keys = [build.array("strings", build.STR, 2000, bytes(strings)), build.u32("after", 42)]
+    with pytest.raises(DamagedFileError, match="'strings': it is truncated or damaged"):
+        read_header(written(tmp_path, build.gguf(keys)))
+
+
+@pytest.mark.parametrize("length", [2**40, 2**63, 2**64 - 1])
+def test_an_endless_string_is_refused_wherever_it_stands(tmp_path: Path, length: int) -> None:
+    # The last of 128 that are walked at once, its neighbours, and others.
+    for place in (0, 1, 126, 127, 128, 129, 255, 1000, 1999):
+        strings = bytearray(build.text(b"abcdefgh") * 2000)
+        strings[16 * place : 16 * place + 8] = struct.pack("<Q", length)
+        content = build.gguf([build.array("strings", build.STR, 2000, bytes(strings))])
+        with pytest.raises(DamagedFileError, match="'strings': it is truncated or damaged"):
+            read_header(written(tmp_path, content))
 
 
 def test_array_that_changed_after_the_check_is_not_misread(tmp_path: Path) -> None:

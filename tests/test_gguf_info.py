@@ -165,6 +165,14 @@ IMPOSSIBLE_KEYS: dict[str, tuple[Change, str]] = {
         "'<pad>' as a byte",
     ),
     "no merges": ({"tokenizer.ggml.merges": values.string_array([])}, "no merges"),
+    "more tokens suppressed than there are": (
+        {"tokenizer.ggml.suppress_tokens": values.int32_array([0] * (tiny.VOCAB + 1))},
+        f"suppresses {tiny.VOCAB + 1} tokens",
+    ),
+    "a token suppressed that is none": (
+        {"tokenizer.ggml.suppress_tokens": values.int32_array([tiny.VOCAB])},
+        "suppresses a token",
+    ),
     "no start token": ({"tokenizer.ggml.bos_token_id": None}, "bos_token_id"),
     "end token out of range": (
         {"tokenizer.ggml.eos_token_id": values.uint32(tiny.VOCAB)},
