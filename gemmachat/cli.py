@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from gemmachat import cli_bench, cli_convert, cli_run, cli_shared
-from gemmachat.catalog import DEFAULT_MODEL, resolve
-from gemmachat.cli_shared import Drafter, JsonReport, Threads
+from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
 from gemmachat.interrupt import INTERRUPTED
 from gemmachat.native import installed_version
@@ -98,14 +97,14 @@ def gemmachat(
 @app.command()
 def doctor(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL")] = DEFAULT_MODEL,
+    model: Model = None,
     drafter: Drafter = None,
     as_json: JsonReport = False,
 ) -> None:
     """Show what gemmachat runs on, and what makes a model fast here."""
     from gemmachat.doctor import examine
 
-    report = examine(resolve(model, drafter))
+    report = examine(cli_shared.find_model(model, drafter)[0])
     screen: Screen = context.obj
     if as_json:
         screen.json(report.as_dict())
@@ -119,7 +118,7 @@ def doctor(
 @app.command()
 def selftest(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL")] = DEFAULT_MODEL,
+    model: Model = None,
     drafter: Drafter = None,
     threads: Threads = None,
     as_json: JsonReport = False,
@@ -133,7 +132,7 @@ def selftest(
     """
     from gemmachat.selftest import run_selftest
 
-    resolved = resolve(model, drafter)
+    resolved, _ = cli_shared.find_model(model, drafter)
     if resolved.drafter is None:
         raise UsageError("a self-test compares drafting with not drafting: pass --drafter PATH")
     screen: Screen = context.obj
