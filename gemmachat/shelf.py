@@ -7,13 +7,16 @@ the shelf when its folder holds a manifest.
 from __future__ import annotations
 
 import contextlib
+import errno
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from gemmachat.errors import DamagedFileError, GemmachatError
 from gemmachat.file_names import is_plain_name
-from gemmachat.manifest import Manifest
+from gemmachat.file_lock import locked
+from gemmachat.manifest import MANIFEST, Manifest
 
 LAST_USED = "last-used"
 """An empty file in a unit's folder; its time says when a chat last used the model."""
@@ -95,6 +98,25 @@ class Shelf:
             return _unit(self.folder(name, quant))
         units = [unit for folder in _subfolders(self.models / name) if (unit := _unit(folder))]
         return max(units, key=lambda unit: unit.last_used() or unit.pulled_at, default=None)
+
+
+@contextlib.contextmanager
+def unit_lock(folder: Path) -> Iterator[None]:
+    """Keep other programs from changing a unit during the block.
+
+    Raises `GemmachatError` if one is changing it. A folder that cannot be written to needs no lock.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(folder / MANIFEST, lambda: _refuse(folder)))
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+        yield
+
+
+def _refuse(folder: Path) -> None:
+    raise GemmachatError(f"another gemmachat is at work in {folder}: wait until it is done")
 
 
 def _unit_or_problem(folder: Path) -> Unit | DamagedFileError | None:

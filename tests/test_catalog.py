@@ -260,7 +260,7 @@ def test_hub_place_resolves_to_what_was_pulled_from_it(models: Path) -> None:
     unit = shelve(models, "me_mine", "Q4_0", path="a/mine-Q4_0.gguf")
     for text in ("hf:me/mine", "hf:Me/Mine:q4_0", "hf:me/mine:a/mine-Q4_0.gguf"):
         assert resolve(text).unit == unit
-    with pytest.raises(NotFoundError, match="gemmachat pull hf:me/mine:b-Q4_0.gguf"):
+    with pytest.raises(NotFoundError, match=r"pull hf:me/mine:b-Q4_0\.gguf"):
         resolve("hf:me/mine:b-Q4_0.gguf")
     with pytest.raises(UsageError, match="hf:OWNER/REPO"):
         resolve("hf:mine")
