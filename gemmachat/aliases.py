@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gemmachat.errors import DamagedFileError
+from gemmachat.errors import DamagedFileError, NotFoundError
+from gemmachat.file_lock import locked
 from gemmachat.publish import publish
 from gemmachat.reference import is_model_name
 
@@ -33,7 +34,24 @@ def read_aliases(models: Path) -> dict[str, str]:
     return value
 
 
-def write_aliases(models: Path, aliases: dict[str, str]) -> None:
-    """Keep these aliases and no others. Raises `OSError`."""
+def set_alias(models: Path, name: str, model: str) -> None:
+    """Make an alias stand for a model. Raises `OSError`."""
     models.mkdir(parents=True, exist_ok=True)
+    with locked(models / ALIASES, _wait):
+        _write(models, {**read_aliases(models), name: model})
+
+
+def remove_alias(models: Path, name: str) -> None:
+    """Forget an alias. Raises `NotFoundError` if there is none of this name, `OSError`."""
+    if name not in read_aliases(models):
+        raise NotFoundError(f"there is no alias {name[:100]!r}: gemmachat alias lists them")
+    with locked(models / ALIASES, _wait):
+        _write(models, {key: to for key, to in read_aliases(models).items() if key != name})
+
+
+def _write(models: Path, aliases: dict[str, str]) -> None:
     publish(models / ALIASES, json.dumps(dict(sorted(aliases.items())), indent=1).encode() + b"\n")
+
+
+def _wait() -> None:
+    """Another program changes them, which takes a moment."""

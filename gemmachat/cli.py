@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gemmachat import cli_bench, cli_convert, cli_run, cli_shared
+from gemmachat import cli_bench, cli_convert, cli_models, cli_run, cli_shared, completion
 from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
 from gemmachat.interrupt import INTERRUPTED
@@ -17,13 +17,19 @@ from gemmachat.render import Screen
 
 app = typer.Typer(
     name="gemmachat",
-    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 app.command()(cli_run.run)
+app.command("list")(cli_models.list_models)
+app.command()(cli_models.show)
+app.command()(cli_models.rm)
+app.command()(cli_models.verify)
+app.command()(cli_models.prune)
+app.command("import")(cli_models.import_model)
+app.command()(cli_models.alias)
 app.command()(cli_convert.convert)
 app.command()(cli_bench.bench)
 
@@ -64,6 +70,10 @@ def _failure(error: OSError | ImportError) -> str:
 
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:
     command = typer.main.get_command(app)
+    if completion.is_asked():
+        code, lines = completion.answer(command)
+        screen.result(*lines)
+        return code
     try:
         with command.make_context("gemmachat", list(arguments), obj=screen) as context:
             command.invoke(context)

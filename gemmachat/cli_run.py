@@ -10,7 +10,7 @@ import typer
 
 from gemmachat import cli_shared
 from gemmachat.catalog import ResolvedModel, looks_like_model
-from gemmachat.cli_shared import Draft, Drafter, Threads, draft_policy
+from gemmachat.cli_shared import Draft, Drafter, KnownModel, Threads, draft_policy
 from gemmachat.errors import UsageError
 from gemmachat.render import Screen
 from gemmachat.sampling import MAX_INT32, SamplingParams
@@ -18,7 +18,7 @@ from gemmachat.sampling import MAX_INT32, SamplingParams
 
 def run(
     context: typer.Context,
-    first: Annotated[str | None, typer.Argument(metavar="MODEL", show_default=False)] = None,
+    first: KnownModel = None,
     second: Annotated[str | None, typer.Argument(metavar="PROMPT", show_default=False)] = None,
     drafter: Drafter = None,
     draft: Draft = "auto",

@@ -7,15 +7,25 @@ from typing import Annotated
 import typer
 
 from gemmachat.catalog import ResolvedModel, resolve, resolve_default
+from gemmachat.completion import complete_known
 from gemmachat.engine import MAX_THREADS, Engine
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import exit_on_interrupt
 from gemmachat.native_structs import MAX_DRAFT
 from gemmachat.session import DraftPolicy
 
+KnownModel = Annotated[
+    str | None,
+    typer.Argument(metavar="MODEL", autocompletion=complete_known, show_default=False),
+]
 Model = Annotated[
     str | None,
-    typer.Argument(metavar="MODEL", help="Default: as for `run`.", show_default=False),
+    typer.Argument(
+        metavar="MODEL",
+        autocompletion=complete_known,
+        help="Default: as for `run`.",
+        show_default=False,
+    ),
 ]
 Drafter = Annotated[
     str | None, typer.Option(metavar="PATH", help="Drafter GGUF that belongs to the model.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -64,6 +65,11 @@ class Screen:
         """Close the last line of an answer."""
         self._end_line()
         self._part = "answer"
+
+    @property
+    def width(self) -> int | None:
+        """Characters on a line of standard output; None where it is no terminal."""
+        return shutil.get_terminal_size().columns if self._out.isatty() else None
 
     def result(self, *lines: str) -> None:
         """Write lines to standard output."""

@@ -23,7 +23,7 @@ Hashed = Callable[[int], None]
 class FileCheck:
     """One file of a unit, and what is wrong with it; None if nothing is."""
 
-    unit: str
+    model: str
     file: str
     problem: str | None
 

@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,7 +14,9 @@ from pathlib import Path
 from gemmachat.errors import GemmachatError, UsageError
 from gemmachat.file_names import is_plain_name
 from gemmachat.gguf_info import GgufInfo, check_pair, read_header
+from gemmachat.gguf_types import quoted
 from gemmachat.manifest import Manifest, ManifestFile, Role
+from gemmachat.model_facts import main_type
 from gemmachat.reference import is_model_name, quant_in
 from gemmachat.shelf import Shelf, Unit, unit_lock
 from gemmachat.shelf_check import sha256_of
@@ -90,7 +91,9 @@ def _take(
             part.unlink()
         raise
     nbytes = (folder / file).stat().st_size
-    return ManifestFile(role, file, nbytes, sha256, made_from=f"imported from {source.absolute()}")
+    return ManifestFile(
+        role, file, nbytes, sha256, made_from=f"imported from {quoted(source.absolute(), 800)}"
+    )
 
 
 def _copy(source: Path, part: Path, moved: Callable[[int], None]) -> str:
@@ -130,7 +133,4 @@ def _quant_of(header: GgufInfo) -> str:
     told = quant_in(header.path.name)
     if told != "GGUF" and is_plain_name(told):
         return told
-    weights: Counter[str] = Counter()
-    for tensor in header.tensors.values():
-        weights[tensor.type_name] += tensor.nbytes
-    return weights.most_common(1)[0][0]
+    return main_type(header)

@@ -8,7 +8,7 @@ import pytest
 from small_models import shelve
 
 from gemmachat import catalog
-from gemmachat.aliases import write_aliases
+from gemmachat.aliases import set_alias
 from gemmachat.catalog import load_catalog, looks_like_model, resolve, resolve_default
 from gemmachat.catalog_entry import CatalogEntry
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
@@ -216,7 +216,7 @@ def test_everything_else_is_a_prompt(models: Path, text: str) -> None:
 
 def test_aliases_and_names_on_the_shelf_are_models(models: Path) -> None:
     shelve(models, "mine", "Q8_0")
-    write_aliases(models, {"fast": "mine"})
+    set_alias(models, "fast", "mine")
     assert looks_like_model("mine")
     assert looks_like_model("fast")
     assert not looks_like_model("slow")
@@ -251,7 +251,8 @@ def test_pulled_model_resolves_to_its_pair(models: Path) -> None:
 
 def test_alias_resolves_to_its_model(models: Path) -> None:
     unit = shelve(models, "e2b", "Q4_0")
-    write_aliases(models, {"fast": "e2b:q4_0", "demo": "tiny"})
+    set_alias(models, "fast", "e2b:q4_0")
+    set_alias(models, "demo", "tiny")
     assert resolve("fast").target == unit.target
     assert resolve("demo").name == "tiny"
 
