@@ -114,7 +114,8 @@ def losses(engine: EngineHandle, target: Path, drafter: Path, prompts: list[list
     print(f"| the file's or kept | | {library_head.recall(engine, rows):.4f} |")
     width, n_tokens = read_header(drafter).tensors["token_embd.weight"].shape
     for count in (n_tokens // TOKENS_PER_CLUSTER, 2 * n_tokens // TOKENS_PER_CLUSTER):
-        found = Clusters(count, *cluster_tokens(drafter, count, width, n_tokens, Stop()))
+        with drafter.open("rb") as file:
+            found = Clusters(count, *cluster_tokens(file, count, width, n_tokens, Stop()))
         for top in (count // 16, count // 8, count // 4):
             use(engine, found, top)
             share = f"{top / count:.4f}"

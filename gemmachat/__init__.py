@@ -3,10 +3,8 @@
 The public API. Everything else may change without notice.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING
+# The command starts here, and Ctrl-C finds no handler yet: nothing is imported, not even typing.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from gemmachat.engine import Engine
@@ -47,6 +45,8 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import what is used when it is used: the command must start quickly."""
+        from importlib import import_module
+
         if name in __all__:
             for module in ("errors", "sampling", "stats", "prompt", "session", "engine"):
                 home = import_module(f"gemmachat.{module}")

@@ -1,23 +1,25 @@
 """The `gemmachat` command, and `python -m gemmachat`."""
 
-from __future__ import annotations
-
+# What signal consists of; its enums take longer to import than all else before the handler is set.
+import _signal
 import os
-import signal
 import sys
 
 
 def main() -> int:
     """Run the command that `sys.argv` holds and return its exit code."""
     # Importing takes a moment, in which Ctrl-C is no error to report. It may also be ignored.
-    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    interruptible = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
     if interruptible:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+        _signal.signal(_signal.SIGINT, lambda *_: os._exit(130))
     from gemmachat import cli
 
-    if interruptible:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    return cli.main()
+    try:
+        if interruptible:
+            _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        return cli.main()
+    except KeyboardInterrupt:  # just before the command or after it
+        return 130
 
 
 if __name__ == "__main__":

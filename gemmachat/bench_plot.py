@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
     from gemmachat.bench_report import Report, Row
 
-FORMATS = ("png", "svg")
+FORMATS = (".png", ".svg")
 
 
 def check_plot(path: Path) -> None:
     """Raise `UsageError` where no plot could be written, or `GemmachatError` without matplotlib."""
-    if path.suffix.lower().lstrip(".") not in FORMATS:
+    if path.name.lower() in FORMATS:
+        raise UsageError(f"--plot {path} has no name before its ending: give one, as in bench.png")
+    if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--plot {path} must end in .png or .svg")
-    if path.is_dir():
-        raise UsageError(f"--plot {path} is a folder: give the path of a file")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--plot {path} is not a regular file: give another path")
     folder = path.absolute().parent
     if not folder.is_dir():
         raise UsageError(f"--plot {path}: the folder {folder} does not exist")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmachat.errors import ContextFullError, NotFoundError, UsageError
+from gemmachat.files import IrregularFileError, open_regular
 from gemmachat.prompt import Message, PromptFormat, Role
 from gemmachat.vocab import find_control
 
@@ -193,10 +193,14 @@ def _tools_turn(tools: Sequence[str], vocab: Vocab) -> list[int]:
 
 def _read(path: Path) -> str:
     try:
-        with Path(os.path.expanduser(path)).open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise NotFoundError(f"the file of prompts {path} does not exist") from None
+    except IrregularFileError:
+        raise UsageError(
+            f"--prompts {path} is not a regular file: write the prompts into one and give its path"
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"the file of prompts {path} cannot be read: {reason}") from None

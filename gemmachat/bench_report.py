@@ -114,9 +114,9 @@ class Report:
             yield f"agreement with the target alone: {NEAR_TIES}"
 
     def _legend(self) -> list[str]:
-        repeats = self.setup["repeats"]
+        repeats = _counted(self.setup["repeats"], "repeat")
         return [
-            f"medians over prompts and {repeats} repeats in turn (A B A B)",
+            f"medians over prompts and {repeats} in turn (A B A B)",
             "first: to the first token; all: end to end; length: tokens per target pass",
             "P50, P99: of the gaps between tokens as they arrive, those of a pass all at once",
             "times: against the first line, run by run",
@@ -182,13 +182,14 @@ def _recall_lines(recall: float | None) -> Iterator[str]:
 
 def _setup_lines(setup: dict[str, Any]) -> Iterator[str]:
     seed = "no seed" if setup["seed"] is None else f"seed {setup['seed']}"
+    limit = _counted(setup["tokens"], "token")
     drafter = "no drafter: drafts are copies of earlier text only"
     if setup["drafter"] is not None:
         drafter = f"drafter {setup['drafter']} {setup['drafter_type']}"
     yield f"{setup['model']} {setup['model_type']}, {drafter}"
     yield (
         f"{setup['processor']}, threads {', '.join(map(str, setup['threads']))}, llama-cpp-python "
-        f"{setup['llama_cpp_python']}, context {setup['context']}, up to {setup['tokens']} tokens, "
+        f"{setup['llama_cpp_python']}, context {setup['context']}, up to {limit}, "
         f"{seed}{', --exact' if setup['exact'] else ''}"
     )
     if setup["synthetic"]:
@@ -245,6 +246,10 @@ def _staircase_lines(staircase: Sequence[Step]) -> Iterator[str]:
         yield "  " + "  ".join(
             f"{step.width}: {step.relative.median:.2f}" for step in staircase if step.relative
         )
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _times(spread: Spread | None) -> str:

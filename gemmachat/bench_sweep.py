@@ -13,7 +13,7 @@ from gemmachat.native_structs import MAX_DRAFT
 MAX_VALUES = 16
 
 _LIMITS = {"draft": (0, MAX_DRAFT), "threads": (1, MAX_THREADS)}
-_RANGE = re.compile(r"(\d{1,4})(?:\.\.(\d{1,4}))?")
+_RANGE = re.compile(r"[0-9]{1,4}(\.\.[0-9]{1,4})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Sweep:
 def parse_sweep(text: str) -> Sweep:
     """Return what a text such as `draft=0..3,7` asks for. Raises `UsageError`."""
     what, _, given = text.partition("=")
-    ranges = [_range(part.strip()) for part in given.split(",")]
-    if what not in _LIMITS or not all(ranges):
+    parts = [part.strip() for part in given.split(",")]
+    if what not in _LIMITS or not all(map(_RANGE.fullmatch, parts)):
         raise UsageError(
             f"--sweep must be draft or threads and a list, as in draft=0..{MAX_DRAFT} or "
             f"threads=1,2,4, not {text[:40]!r}"
         )
-    values = tuple(chain.from_iterable(ranges))
+    values = tuple(chain.from_iterable(_numbers(what, part) for part in parts))
     least, most = _LIMITS[what]
     for value in values:
         if not least <= value <= most:
@@ -48,7 +48,10 @@ def parse_sweep(text: str) -> Sweep:
     return Sweep(what, values)
 
 
-def _range(text: str) -> range:
-    """Return the numbers of `N` or `N..M`; none where it is neither, or runs backwards."""
-    found = _RANGE.fullmatch(text)
-    return range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+def _numbers(what: str, text: str) -> range:
+    """Return the numbers of `N` or `N..M`."""
+    first, _, last = text.partition("..")
+    numbers = range(int(first), int(last or first) + 1)
+    if not numbers:
+        raise UsageError(f"--sweep {what}: {text} runs backwards, write {last}..{first}")
+    return numbers

@@ -10,8 +10,7 @@ import os
 import weakref
 from array import array
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from gemmachat.errors import (
     ContextFullError,
@@ -90,18 +89,20 @@ class Stop:
 
 
 def cluster_tokens(
-    drafter: Path, count: int, width: int, n_tokens: int, stop: Stop
+    drafter: BinaryIO, count: int, width: int, n_tokens: int, stop: Stop
 ) -> tuple[array[float], array[int]]:
     """Group a drafter's tokens by their embedding rows into `count` clusters of one size.
 
-    Returns the centroids, float32 [count, width], and the tokens in the order of their clusters.
+    `drafter` is its file, open for reading: what has its path by now does not count. Returns the
+    centroids, float32 [count, width], and the tokens in the order of their clusters.
     Takes seconds without holding the interpreter's lock; a daemon thread may be abandoned in it.
     Raises `CancelledError` soon after `stop` was set, `DamagedFileError` on a damaged file.
     """
     centroids, ordering = array("f", bytes(4 * count * width)), array("i", bytes(4 * n_tokens))
     check(
         library().gc_cluster_tokens(
-            os.fsencode(drafter),
+            os.fsencode(drafter.name),
+            drafter.fileno(),
             count,
             ctypes.byref(stop.flag),
             (ctypes.c_float * len(centroids)).from_buffer(centroids),

@@ -150,6 +150,12 @@ class EngineHandle:
         with self.opening, self._life:
             check(library().gc_engine_set_clusters(self.pointer, ctypes.byref(clusters)))
 
+    def has_clusters(self) -> bool:
+        """Whether sessions that are opened now draft from the best clusters."""
+        lib = library()
+        with self._life:
+            return bool(lib.gc_engine_has_clusters(self.pointer))
+
     def walk_grammar(self, grammar: str, seed: int, max_tokens: int) -> list[int]:
         """Some tokens that a GBNF grammar allows, at random; `UsageError` where there are none."""
         tokens = (ctypes.c_int32 * max_tokens)()

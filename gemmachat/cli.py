@@ -138,7 +138,8 @@ def selftest(
     Compares greedy texts with and without drafting token for token, and the joint distribution of
     the first three sampled tokens at several settings (G test); checks that the counters add up
     and that answers under a grammar parse. Takes one or two minutes with the embedded pair; a slow
-    model is asked less, within about ten. Ends with 1 if a check fails.
+    model is asked less, within about ten. Ends with 1 if a check fails, or if it has seen too
+    little to tell, as on a busy machine.
     """
     from gemmachat.selftest import run_selftest
 

@@ -12,7 +12,15 @@ import typer
 from gemmachat import cli_shared
 from gemmachat.bench_sweep import Sweep, parse_sweep
 from gemmachat.catalog import ResolvedModel
-from gemmachat.cli_shared import Draft, Drafter, JsonReport, Model, Threads, draft_policy
+from gemmachat.cli_shared import (
+    Draft,
+    Drafter,
+    JsonReport,
+    Model,
+    Threads,
+    draft_policy,
+    plain_number,
+)
 from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import INTERRUPTED, on_interrupt
@@ -47,7 +55,7 @@ def bench(
         ),
     ] = None,
     prompts: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE",
             help='More prompts: one a line, or, in a file that ends in .jsonl, {"prompt": ...} or '
@@ -82,7 +90,7 @@ def bench(
     ] = None,
     threads: Threads = None,
     plot: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE",
             help="Draw acceptance, speed-up and the cost of passes into a .png or .svg file; needs "
@@ -105,11 +113,7 @@ def bench(
     _check_sweep(swept, policy, threads, resolved)
     if seed is not None and seed + repeats > MAX_SEED:
         raise UsageError(f"--seed and --repeats must not add up to more than {MAX_SEED}")
-    if plot is not None:
-        from gemmachat.bench_plot import check_plot
-
-        plot = Path(os.path.expanduser(plot))
-        check_plot(plot)
+    picture = _picture(plot)
     chosen = _prompts(prompts, kinds)
 
     with ExitStack() as stack:
@@ -125,13 +129,13 @@ def bench(
             seed=seed,
         )
         code = _measure(
-            plan, screen, _setup(plan, resolved, draft, threads, sweep, swept), plot, as_json
+            plan, screen, _setup(plan, resolved, draft, threads, sweep, swept), picture, as_json
         )
     raise typer.Exit(code)
 
 
 def _measure(
-    plan: Plan, screen: Screen, setup: dict[str, Any], plot: Path | None, as_json: bool
+    plan: Plan, screen: Screen, setup: dict[str, Any], picture: Path | None, as_json: bool
 ) -> int:
     from gemmachat.bench import Bench
     from gemmachat.bench_report import make_report
@@ -142,10 +146,10 @@ def _measure(
         running.run()
     screen.progress("")
     report = make_report(running.measured, setup, peak_memory_bytes())
-    if plot is not None:
+    if picture is not None:
         from gemmachat.bench_plot import write_plot
 
-        write_plot(report, plot)
+        write_plot(report, picture)
     if as_json:
         screen.json(report.as_dict())
     else:
@@ -164,7 +168,7 @@ def _compared(draft: str, model: ResolvedModel) -> DraftPolicy:
 
 def _temperatures(text: str) -> tuple[float, ...]:
     try:
-        found = tuple(float(part) for part in text.split(","))
+        found = tuple(float(plain_number(part)) for part in text.split(","))
     except ValueError:
         raise UsageError(
             f"--temperature must be a list of numbers, as in 0,1, not {text[:40]!r}"
@@ -187,11 +191,28 @@ def _check_sweep(
         raise UsageError("give either --threads or --sweep threads=..., not both")
 
 
-def _prompts(path: Path | None, kinds: str | None) -> tuple[BenchPrompt, ...]:
+def _prompts(file: str | None, kinds: str | None) -> tuple[BenchPrompt, ...]:
     from gemmachat.bench_prompts import built_in, choose, read_prompts
 
+    path = _path("--prompts", file)
     own = () if path is None else read_prompts(path)
     return choose((*built_in(), *own), kinds)
+
+
+def _picture(file: str | None) -> Path | None:
+    """Return where the plot goes, if it can be written there."""
+    path = _path("--plot", file)
+    if path is not None:
+        from gemmachat.bench_plot import check_plot
+
+        check_plot(path)
+    return path
+
+
+def _path(option: str, file: str | None) -> Path | None:
+    if file == "":
+        raise UsageError(f"{option} is empty: give the path of a file")
+    return None if file is None else Path(os.path.expanduser(file))
 
 
 def _open_sides(
@@ -268,7 +289,7 @@ def _setup(
         **describe(model),
         "threads": several or (threads or default_threads(),),
         "context": plan.n_ctx,
-        "draft": draft,
+        "draft": None if swept is not None and compared == "draft" else draft,
         "sweep": sweep,
         "compared": compared,
         "exact": plan.exact,

@@ -10,7 +10,14 @@ import typer
 
 from gemmachat import cli_shared
 from gemmachat.catalog import ResolvedModel, looks_like_model
-from gemmachat.cli_shared import Draft, Drafter, KnownModel, Threads, draft_policy
+from gemmachat.cli_shared import (
+    Draft,
+    Drafter,
+    KnownModel,
+    Threads,
+    draft_policy,
+    plain_number,
+)
 from gemmachat.errors import UsageError
 from gemmachat.render import Screen
 from gemmachat.sampling import MAX_INT32, SamplingParams
@@ -206,7 +213,7 @@ def _utf8(what: str, text: str | None) -> str | None:
 def _bias(text: str) -> tuple[int, float]:
     token, _, value = text.partition("=")
     try:
-        return int(token), float(value)
+        return int(plain_number(token)), float(plain_number(value))
     except ValueError:
         raise UsageError(
             f"--logit-bias must be a token id and a number, as in 106=-inf, not {text[:40]!r}"

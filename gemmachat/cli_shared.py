@@ -66,3 +66,10 @@ def draft_policy(text: str) -> DraftPolicy:
     raise UsageError(
         f"--draft must be auto, off or a number from 1 to {MAX_DRAFT}, not {text[:40]!r}"
     )
+
+
+def plain_number(text: str) -> str:
+    """Return the text; `ValueError` where Python reads a number that nobody else does: 5_0."""
+    if "_" in text or not text.isascii():
+        raise ValueError
+    return text

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from gemmachat import bridge
 from gemmachat.errors import DamagedFileError
+from gemmachat.files import FileState, open_regular
 from gemmachat.publish import publish
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def provide(drafter: GgufInfo, stop: bridge.Stop) -> Clusters:
     """The clusters of a drafter's file: those that are kept, else computed now and kept.
 
     Computing takes seconds, beside other threads, and raises `bridge.CancelledError` soon after
-    `stop` was set. Raises `DamagedFileError` on a drafter that cannot be used. Where there is no
+    `stop` was set. Raises `DamagedFileError` on a drafter that cannot be used, also one that is not
+    the file that was checked any more. Where there is no
     place to keep them, they are computed every time.
     """
     return find(drafter) or _compute(drafter, stop)
@@ -104,15 +106,22 @@ def places(drafter: Path) -> list[Path]:
 
 
 def _compute(drafter: GgufInfo, stop: bridge.Stop) -> Clusters:
-    header = _header(drafter)
+    """Compute on the very file that was checked, and keep nothing if it is another by the end."""
     width, n_tokens = drafter.tensors[_EMBEDDING].shape
     count = n_tokens // TOKENS_PER_CLUSTER
-    found = Clusters(count, *bridge.cluster_tokens(drafter.path, count, width, n_tokens, stop))
-    if _header(drafter) != header:
-        raise DamagedFileError(f"{drafter.path} changed while it was read: load it again")
+    changed = DamagedFileError(f"{drafter.path} changed after it was checked: load it again")
+    try:
+        with open_regular(drafter.path) as file:
+            if FileState.of(file) != drafter.state:
+                raise changed
+            found = Clusters(count, *bridge.cluster_tokens(file, count, width, n_tokens, stop))
+    except OSError:
+        raise changed from None
+    if not drafter.state.is_at(drafter.path):
+        raise changed
     for place in places(drafter.path):
         try:
-            _write(place, header, found)
+            _write(place, _header(drafter), found)
             break
         except OSError:
             continue
@@ -123,9 +132,8 @@ def _header(drafter: GgufInfo) -> bytes:
     """What the file of this drafter's clusters begins with, but for the checksum."""
     width, n_tokens = drafter.tensors[_EMBEDDING].shape
     count = n_tokens // TOKENS_PER_CLUSTER
-    state = drafter.path.stat()
-    size, changed = state.st_size, state.st_mtime_ns
-    return _HEADER.pack(_MAGIC, count, width, n_tokens, size, changed, b"")[:-_CHECKSUM]
+    size, modified_ns = drafter.state.size, drafter.state.modified_ns
+    return _HEADER.pack(_MAGIC, count, width, n_tokens, size, modified_ns, b"")[:-_CHECKSUM]
 
 
 def _read(place: Path, header: bytes) -> Clusters | None:

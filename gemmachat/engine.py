@@ -10,6 +10,7 @@ whole prompt every time, reuses what its KV cache already holds, and streams one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -47,13 +48,12 @@ class Engine:
         has_drafter: bool,
         threads: int,
         suppressed: tuple[int, ...] = (),
-        schedule_file: Path | None = None,
+        schedule_files: Mapping[bool, Path | None],
         cluster_worker: ClusterWorker | None = None,
     ) -> None:
         self._handle = handle
         self._threads = threads
-        self.schedule_file = schedule_file
-        """Where what is learned about drafting is kept."""
+        self._schedule_files = schedule_files  # by whether the drafter's head has clusters
         self._cluster_worker = cluster_worker
         self.vocab: Vocab = ModelVocab(handle)
         self.model_name = target.stem
@@ -87,28 +87,32 @@ class Engine:
             raise UsageError(f"threads must be between 1 and {MAX_THREADS}, not {threads}")
         target = Path(target)
         drafter = None if drafter is None else Path(drafter)
-        files = [target] if drafter is None else [target, drafter]
-        checked = [(path, _identity(path)) for path in files]
         header = read_header(target)
         drafter_header = None if drafter is None else read_header(drafter)
         check_pair(header, drafter_header)
         handle = EngineHandle(target, drafter)
         try:
-            for path, identity in checked:
-                if _identity(path) != identity:
-                    raise DamagedFileError(f"{path} changed while it was loaded: load it again")
+            for checked in filter(None, (header, drafter_header)):
+                if not checked.state.is_at(checked.path):
+                    raise DamagedFileError(
+                        f"{checked.path} changed while it was loaded: load it again"
+                    )
             return cls(
                 handle,
                 target,
                 has_drafter=drafter is not None,
                 threads=threads,
                 suppressed=suppressed_tokens(header),
-                schedule_file=schedule_state.state_file(
-                    target,
-                    drafter,
-                    threads=threads,
-                    llama_cpp=installed_version("llama-cpp-python"),
-                ),
+                schedule_files={
+                    clustered: schedule_state.state_file(
+                        target,
+                        drafter,
+                        clustered=clustered,
+                        threads=threads,
+                        llama_cpp=installed_version("llama-cpp-python"),
+                    )
+                    for clustered in (False, True)
+                },
                 cluster_worker=_clusters(handle, drafter_header),
             )
         except BaseException:
@@ -150,6 +154,8 @@ class Engine:
             raise UsageError(f"kv_type must be one of {', '.join(KV_TYPES)}, not {kv_type}")
         if kv_type != "f16" and flash_attention is False:
             raise UsageError(f"keys and values as {kv_type} need flash attention")
+        # Decided once: a worker may have the clusters any moment.
+        clustered = not dense_head and self._handle.has_clusters()
         params = SessionParams(
             n_ctx=n_ctx,
             n_threads=self._threads,
@@ -158,13 +164,13 @@ class Engine:
             exact=exact,
             no_early_exit=no_early_exit,
             trace_logits=trace_logits,
-            dense_head=dense_head,
+            dense_head=not clustered,
             trace_recall=trace_recall,
         )
         # With other settings costs are not what they usually are.
         usual = not (exact or no_early_exit or dense_head or trace_recall)
         usual = usual and kv_type == "f16" and flash_attention is None
-        file = self.schedule_file if usual else None
+        file = self._schedule_files[clustered] if usual else None
         saved = NativeSchedule() if file is None else schedule_state.load(file)
         handle = SessionHandle(self._handle, params, saved)
         return Session(
@@ -176,6 +182,11 @@ class Engine:
             early_exit=not no_early_exit,
             traces_recall=trace_recall,
         )
+
+    @property
+    def schedule_file(self) -> Path | None:
+        """Where what sessions that are opened now learn about drafting is kept."""
+        return self._schedule_files[self._handle.has_clusters()]
 
     def wait_for_clusters(self, timeout_s: float | None = None) -> bool:
         """Whether the computing of the drafter's clusters, if any, has ended within that time."""
@@ -208,12 +219,3 @@ def _clusters(handle: EngineHandle, drafter: GgufInfo | None) -> ClusterWorker |
         return ClusterWorker(handle, drafter)
     handle.set_clusters(kept.count, kept.top, kept.centroids, kept.ordering)
     return None
-
-
-def _identity(path: Path) -> tuple[int, ...] | None:
-    """What tells one state of a file from another; None where there is no file."""
-    try:
-        found = path.stat()
-    except (OSError, ValueError):  # the check of the header says what is wrong
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -8,12 +8,12 @@ trip over is refused here first, in one sentence.
 from __future__ import annotations
 
 import math
-import stat
 import struct
 from pathlib import Path
 from typing import BinaryIO
 
 from gemmachat.errors import DamagedFileError, GemmachatError, NotFoundError
+from gemmachat.files import FileState, IrregularFileError, open_regular
 from gemmachat.gguf_types import SCALARS, TENSOR_TYPES, ArrayInfo, GgufInfo, TensorInfo, quoted
 
 MAX_HEADER_BYTES = 256 << 20
@@ -39,11 +39,10 @@ def read_header(path: Path | str) -> GgufInfo:
     """
     path = Path(path)
     try:
-        # Opening a named pipe would wait for a writer.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise NotFoundError(f"{quoted(path)} is not a file.")
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return _Reader(path, file).read()
+    except IrregularFileError:
+        raise NotFoundError(f"{quoted(path)} is not a file.") from None
     except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with a NUL in it
         raise NotFoundError(f"{quoted(path)} does not exist.") from None
     except OSError as error:
@@ -57,7 +56,8 @@ class _Reader:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path
         self._file = file
-        self._size = file.seek(0, 2)
+        self._state = FileState.of(file)
+        self._size = self._state.size
         self._at = 0
         self._window = b""
         self._window_at = 0
@@ -77,7 +77,7 @@ class _Reader:
         alignment = self._alignment(metadata, value_types)
         found = [self._tensor() for _ in range(tensor_count)]
         tensors = self._place(found, alignment)
-        return GgufInfo(self._path, version, alignment, metadata, value_types, tensors, self._size)
+        return GgufInfo(self._path, version, alignment, metadata, value_types, tensors, self._state)
 
     def _check_magic(self) -> int:
         magic = self._take(min(4, self._size), "its first bytes")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemmachat.errors import DamagedFileError, GemmachatError
+from gemmachat.files import FileState
 
 # Type id of a number: its name, and its code in the struct module.
 SCALARS = {
@@ -104,7 +105,8 @@ class GgufInfo:
     metadata: dict[str, object]
     value_types: dict[str, str]
     tensors: dict[str, TensorInfo]
-    file_size: int
+    state: FileState
+    """Of the file that was read: another one may have its path by now."""
 
     @property
     def architecture(self) -> str:

@@ -1,6 +1,6 @@
 """The structures of libgemmachat's C interface as ctypes sees them.
 
-Everything mirrors `native/gemmachat.h`, where it is documented.
+Everything mirrors `native/gemmachat.h` and `gemmachat_head.h`, where it is documented.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What was learned about drafting, kept for the next start on this machine with these models.
 
-One small JSON file for each pair of models, number of threads, processor and llama.cpp. It is a
-cache: a file that is not exactly what this module writes counts as absent, and a folder that
-cannot be written is left alone. Programs may share it; the last one to write wins.
+One small JSON file for each pair of models, kind of the drafter's head, number of threads,
+processor and llama.cpp. It is a cache: a file that is not exactly what this module writes counts as
+absent, and a folder that cannot be written is left alone. Programs may share it; the last one to
+write wins.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import hashlib
 import json
 import operator
 import os
-import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gemmachat.files import open_regular
 from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH, NativeSchedule
 from gemmachat.processors import processor_name
 from gemmachat.publish import publish
@@ -37,25 +38,32 @@ SAMPLE = 1 << 16  # bytes of each end of a model file that tell it from others
 
 
 def state_file(
-    target: Path, drafter: Path | None, *, threads: int, llama_cpp: str, kernels: str = "ggml"
+    target: Path,
+    drafter: Path | None,
+    *,
+    clustered: bool,
+    threads: int,
+    llama_cpp: str,
+    kernels: str = "ggml",
 ) -> Path | None:
-    """Return where the state of this setting is kept; None if there is no telling."""
+    """Return where the state of this setting is kept; None if there is no telling.
+
+    `clustered`: whether the drafter's head works from clusters, which makes a step several times
+    cheaper.
+    """
     try:
         models = [_identity(path) for path in (target, drafter) if path is not None]
         folder = _folder()
     except (OSError, RuntimeError):  # a model that cannot be read, a user without a home
         return None
-    setting = json.dumps([FORMAT, models, threads, processor_name(), llama_cpp, kernels])
+    setting = json.dumps([FORMAT, models, clustered, threads, processor_name(), llama_cpp, kernels])
     return folder / f"{hashlib.sha256(setting.encode()).hexdigest()}.json"
 
 
 def load(path: Path) -> NativeSchedule:
     """Return what a file says, and zeros (nothing is known) where it says nothing valid."""
     try:
-        # Nothing that could block or be endless is opened as if it were a file of ours.
-        if not stat.S_ISREG(path.stat().st_mode):
-            return NativeSchedule()
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
         return _parse(data)
     except (OSError, ValueError, RecursionError):

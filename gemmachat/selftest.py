@@ -17,6 +17,8 @@ from gemmachat.evidence.law import check_law
 if TYPE_CHECKING:
     from gemmachat.engine import Engine
 
+QUIET = "too little was seen to tell: run the self-test again on a quiet machine"
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -28,8 +30,8 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed. What could not be told is in `undecided`."""
-        return all(check.verdict != "failed" for check in self.checks)
+        """Whether no check failed and none is undecided: no evidence is no good evidence."""
+        return not self.undecided and all(check.verdict != "failed" for check in self.checks)
 
     @property
     def undecided(self) -> tuple[str, ...]:
@@ -39,7 +41,8 @@ class Report:
     def lines(self) -> list[str]:
         """The report for a reader, on one screen."""
         lines = [line for check in self.checks for line in check.lines()]
-        return [*lines, f"self-test of {self.model}, {self.seconds:.0f} s: {self._conclusion()}"]
+        lines.append(f"self-test of {self.model}, {self.seconds:.0f} s: {self._conclusion()}")
+        return [*lines, QUIET] if self.undecided else lines
 
     def as_dict(self) -> dict[str, object]:
         """The report for a program."""
@@ -52,10 +55,10 @@ class Report:
         }
 
     def _conclusion(self) -> str:
-        if not self.passed:
+        if any(check.verdict == "failed" for check in self.checks):
             return "FAILED"
         if self.undecided:
-            return f"nothing failed, too few samples for {', '.join(self.undecided)}"
+            return f"UNDECIDED, too few samples for {', '.join(self.undecided)}"
         return "passed"
 
 

@@ -6,6 +6,7 @@
 #include "boundary.h"
 #include "clustering.h"
 #include "clusters.h"
+#include "gemmachat_head.h"
 #include "handles.h"
 #include "head.h"
 
@@ -37,15 +38,18 @@ gc_status gc_engine_set_clusters(gc_engine *engine, const gc_clusters *clusters)
     });
 }
 
-gc_status gc_cluster_tokens(const char *drafter_path, int32_t count, const volatile bool *stop,
-                            float *centroids, int32_t n_centroid_items, int32_t *ordering,
-                            int32_t n_tokens) {
+bool gc_engine_has_clusters(const gc_engine *engine) { return engine->impl->head() != nullptr; }
+
+gc_status gc_cluster_tokens(const char *drafter_path, int32_t descriptor, int32_t count,
+                            const volatile bool *stop, float *centroids, int32_t n_centroid_items,
+                            int32_t *ordering, int32_t n_tokens) {
     return gc::guarded([&] {
         gc::require(drafter_path != nullptr && stop != nullptr && centroids != nullptr &&
                         ordering != nullptr,
                     "a path and places are needed");
         ggml_cpu_init();
-        const gc::Table rows = gc::GgufFile(drafter_path).table("token_embd.weight");
+        const gc::Table rows =
+            gc::GgufFile(gc::MappedFile(drafter_path, descriptor)).table("token_embd.weight");
         gc::require(count >= 1 && rows.n_rows() % count == 0,
                     "the number of clusters must divide the vocabulary");
         gc::require(n_tokens == rows.n_rows() &&

@@ -6,6 +6,7 @@
 
 #include "automaton.h"
 #include "boundary.h"
+#include "gemmachat_pure.h"
 #include "grammar_program.h"
 #include "row_kernels.h"
 #include "shape.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "boundary.h"
+#include "gemmachat_pure.h"
 #include "ngram.h"
 #include "schedule.h"
 

@@ -38,9 +38,7 @@ int32_t metadata_count(const llama_model *model, const char *key) {
 }  // namespace
 
 Engine::Engine(const char *target_path, const char *drafter_path)
-    : target_path_(target_path),
-      drafter_path_(drafter_path != nullptr ? drafter_path : ""),
-      target_(load(target_path)) {
+    : target_path_(target_path), target_(load(target_path)) {
     vocab_ = llama_model_get_vocab(target_.get());
     first_skipped_layer_ = n_layers();
     // What is left of an ended graph computes on rubbish, and expert numbers must not be rubbish.
@@ -48,6 +46,7 @@ Engine::Engine(const char *target_path, const char *drafter_path)
         first_skipped_layer_ -= metadata_count(target_.get(), "gemma4.attention.shared_kv_layers");
     }
     if (drafter_path != nullptr) {
+        drafter_file_.emplace(drafter_path);
         drafter_ = load(drafter_path);
         const llama_vocab *drafter_vocab = llama_model_get_vocab(drafter_.get());
         if (llama_vocab_n_tokens(drafter_vocab) != vocab_size() ||
@@ -55,7 +54,7 @@ Engine::Engine(const char *target_path, const char *drafter_path)
             throw Error(GC_LOAD_FAILED, "the drafter belongs to another target");
         }
         if (llama_model_meta_val_str(drafter_.get(), kCentroidCount, nullptr, 0) >= 0) {
-            set_clusters(trained_clusters(GgufFile(drafter_path_)));
+            set_clusters(trained_clusters(GgufFile(*drafter_file_)));
         }
     }
     for (llama_token token = 0; token < vocab_size(); ++token) {
@@ -72,7 +71,7 @@ void Engine::set_clusters(Clusters clusters) {
     if (drafter_ == nullptr) {
         throw Error(GC_BAD_ARGUMENT, "clusters are of use to a drafter only");
     }
-    const GgufFile file(drafter_path_);
+    const GgufFile file(*drafter_file_);
     auto head = std::make_shared<const HeadWeights>(file, std::move(clusters));
     if (head->embedding.n_rows() != vocab_size() ||
         head->embedding.width() != llama_model_n_embd(drafter_.get()) ||

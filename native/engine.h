@@ -5,10 +5,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "llama.h"
+#include "mapped_file.h"
 #include "token_trie.h"
 
 namespace gc {
@@ -32,7 +34,8 @@ public:
     void set_clusters(Clusters clusters);
 
     const std::string &target_path() const { return target_path_; }
-    const std::string &drafter_path() const { return drafter_path_; }
+    // With a drafter only.
+    const std::string &drafter_path() const { return drafter_file_->path(); }
     llama_model *target() const { return target_.get(); }
     llama_model *drafter() const { return drafter_.get(); }
     const llama_vocab *vocab() const { return vocab_; }
@@ -63,7 +66,7 @@ private:
     void tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_token> &out) const;
 
     const std::string target_path_;
-    const std::string drafter_path_;  // empty without a drafter
+    std::optional<MappedFile> drafter_file_;  // kept: its path may lead to another one later
     ModelPtr target_;
     ModelPtr drafter_;
     std::shared_ptr<const HeadWeights> head_;

@@ -5,6 +5,8 @@
 // inside. Every function that can fail returns a gc_status, and gc_last_error() then says why.
 // Handles may be used from any thread, by one thread at a time; gc_session_cancel alone may be
 // called while another thread is inside the session.
+//
+// gemmachat_head.h and gemmachat_pure.h hold the rest of the interface.
 
 #ifndef GEMMACHAT_H
 #define GEMMACHAT_H
@@ -19,7 +21,7 @@ extern "C" {
 
 #define GC_API __attribute__((visibility("default")))
 
-#define GC_ABI_VERSION 6
+#define GC_ABI_VERSION 7
 
 // Most tokens drafted in one round, and the rows of one verification pass that this needs.
 #define GC_MAX_DRAFT 7
@@ -91,36 +93,6 @@ GC_API gc_status gc_grammar_allowed(const gc_engine *engine, const char *grammar
 // it cannot be read, GC_NO_TOKEN where it gets stuck. tokens needs max_tokens places.
 GC_API gc_status gc_grammar_walk(const gc_engine *engine, const char *grammar, uint64_t seed,
                                  int32_t max_tokens, int32_t *tokens, int32_t *n_tokens);
-
-// ---- head of the drafter ------------------------------------------------------------------------
-
-// Clusters of a drafter's tokens, all of one size. A drafter scores the tokens of the best ones.
-typedef struct gc_clusters {
-    int32_t count;
-    int32_t top;               // how many are the best
-    const float *centroids;    // count rows as wide as the drafter
-    const int32_t *ordering;   // every token once: those of the first cluster, of the second, ...
-    int32_t n_centroid_items;  // numbers in centroids
-    int32_t n_tokens;          // numbers in ordering
-} gc_clusters;
-
-// Gives the engine's drafter these clusters in place of those in its file, if it has any there, for
-// the sessions that are opened from now on. GC_LOAD_FAILED where they do not fit.
-GC_API gc_status gc_engine_set_clusters(gc_engine *engine, const gc_clusters *clusters);
-// Groups the tokens of a drafter's file by their embedding rows; count divides the vocabulary.
-// Takes seconds, and stops with GC_CANCELLED soon after *stop became true. Needs no engine.
-GC_API gc_status gc_cluster_tokens(const char *drafter_path, int32_t count,
-                                   const volatile bool *stop, float *centroids,
-                                   int32_t n_centroid_items, int32_t *ordering, int32_t n_tokens);
-
-// What the head makes of one hidden row, as wide as the drafter, for tests: the tokens of the best
-// clusters, ascending, and their logits, of which up to capacity are written; *n_out is how many
-// there are. next_state, unless NULL, has room for a hidden row of the target.
-GC_API gc_status gc_head_score(const gc_engine *engine, const float *hidden, int32_t *ids,
-                               float *logits, int32_t capacity, int32_t *n_out, float *next_state);
-// In how many of n_rows hidden rows the likeliest token of all is among those that the head scores.
-GC_API gc_status gc_head_recall(const gc_engine *engine, const float *hidden, int32_t n_rows,
-                                int32_t *n_found);
 
 // ---- session ------------------------------------------------------------------------------------
 
@@ -299,77 +271,6 @@ GC_API gc_status gc_node_rows(const gc_engine *engine, const int32_t *tokens, in
 GC_API gc_status gc_session_distribution(gc_session *session, const int32_t *path, int32_t n_path,
                                          int32_t *ids, double *probabilities, int32_t capacity,
                                          int32_t *n_out);
-
-// ---- verification alone -------------------------------------------------------------------------
-
-// One round on given logits, without a model: n_draft rows of drafter logits, from which the drafts
-// are drawn, and n_draft + 1 rows of target logits, each of n_vocab floats. Repeats it n_rounds
-// times on one random stream; round r writes its count to n_out[r] and its tokens to
-// out[r * GC_MAX_WIDTH ...].
-GC_API gc_status gc_verify_rounds(const float *target_logits, const float *drafter_logits,
-                                  int32_t n_draft, int32_t n_vocab, const gc_sampling *sampling,
-                                  bool token_wise, int32_t n_rounds, int32_t *out, int32_t *n_out);
-// The law of one round on given drafts: n_draft rows of q, the distributions they were drawn from,
-// and n_draft + 1 rows of p, the target's, each of n_vocab probabilities. For n = 0 ... n_draft
-// writes the probability that n drafts are accepted to accepted[n], and the distribution of the
-// token that then follows to last[n * n_vocab ...]: zeros where that never happens.
-GC_API gc_status gc_verify_law(const double *p, const double *q, const int32_t *drafts,
-                               int32_t n_draft, int32_t n_vocab, bool token_wise, double *accepted,
-                               double *last);
-
-// The distribution that sampling makes of one row of n_vocab logits, for tests: n_out ids,
-// ascending, and their probabilities, of which up to capacity are written. variant names the code
-// that reads the row, "portable", "avx2" or "avx512"; NULL is the best for this processor.
-// log_total, unless NULL, receives the natural log of the sum of exp(logit - largest logit).
-GC_API gc_status gc_shape_row(const float *logits, int32_t n_vocab, const gc_sampling *sampling,
-                              const char *variant, int32_t *ids, double *probabilities,
-                              int32_t capacity, int32_t *n_out, double *log_total);
-// The n most likely tokens of a row, the most likely first, and their log-probabilities at
-// temperature 1, for tests.
-GC_API gc_status gc_best_tokens(const float *logits, int32_t n_vocab, int32_t n, int32_t *ids,
-                                float *logprobs, int32_t *n_out);
-
-// The distribution that sampling makes of logits behind a prompt and an answer so far, for tests:
-// tokens holds both. ids names the tokens that the n logits belong to, ascending; NULL: all.
-// Writes up to capacity tokens, ascending, and their probabilities; *n_out is how many there are.
-GC_API gc_status gc_sample_row(const gc_engine *engine, const gc_sampling *sampling,
-                               const int32_t *tokens, int32_t n_prompt, int32_t n_answer,
-                               const int32_t *ids, const float *logits, int32_t n, int32_t *out,
-                               double *probabilities, int32_t capacity, int32_t *n_out);
-// ---- drafting alone, for tests ------------------------------------------------------------------
-
-// The schedule of draft lengths; native/schedule.h says what each call means.
-typedef struct gc_schedule gc_schedule;
-
-GC_API gc_status gc_schedule_new(const gc_schedule_state *saved, bool one_width, bool learns_costs,
-                                 gc_schedule **schedule);
-GC_API void gc_schedule_free(gc_schedule *schedule);
-// *source: 0 for none, 1 for the drafter, 2 for *n_drafts copied tokens.
-GC_API gc_status gc_schedule_begin(gc_schedule *schedule, int32_t drafter, int32_t copied,
-                                   int32_t n_alike, int32_t *source, int32_t *n_drafts);
-GC_API bool gc_schedule_wants_step(gc_schedule *schedule);
-GC_API bool gc_schedule_wants_draw(gc_schedule *schedule, double confidence);
-GC_API int32_t gc_schedule_width(const gc_schedule *schedule, int32_t n_drafts);
-GC_API gc_status gc_schedule_end(gc_schedule *schedule, int32_t n_drafts, int32_t n_accepted,
-                                 int32_t n_copied, int32_t n_compared);
-GC_API gc_status gc_schedule_measured_pass(gc_schedule *schedule, int32_t width, double seconds);
-GC_API void gc_schedule_measured_step(gc_schedule *schedule, double seconds);
-GC_API void gc_schedule_save(const gc_schedule *schedule, gc_schedule_state *state);
-// The number of drafts with the most expected tokens per cost: pass holds GC_MAX_WIDTH costs,
-// acceptance max_drafts chances.
-GC_API gc_status gc_best_choice(const double *pass, double step, const double *acceptance,
-                                int32_t max_drafts, int32_t *n_drafts, double *rate);
-
-// The index of a timeline's repetitions, see native/ngram.h.
-typedef struct gc_ngram gc_ngram;
-
-GC_API gc_status gc_ngram_new(gc_ngram **index);
-GC_API void gc_ngram_free(gc_ngram *index);
-GC_API gc_status gc_ngram_append(gc_ngram *index, const int32_t *tokens, int32_t n_tokens);
-GC_API void gc_ngram_cut(gc_ngram *index, int32_t n_tokens);
-// Up to max_tokens tokens that may follow; *n_alike is how many before them are those at the end.
-GC_API gc_status gc_ngram_find(const gc_ngram *index, int32_t max_tokens, int32_t *tokens,
-                               int32_t *n_tokens, int32_t *n_alike);
 
 #ifdef __cplusplus
 }

@@ -1,50 +1,22 @@
 #include "gguf_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <utility>
 
 #include "error.h"
 
 namespace gc {
 
-namespace {
-
-// The bytes of a file, null where it cannot be mapped.
-std::shared_ptr<const void> map(const char *path, size_t &size) {
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        return nullptr;
-    }
-    struct stat status;
-    void *bytes = MAP_FAILED;
-    if (fstat(file, &status) == 0 && status.st_size > 0) {
-        size = static_cast<size_t>(status.st_size);
-        bytes = mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
-    }
-    close(file);
-    if (bytes == MAP_FAILED) {
-        return nullptr;
-    }
-    return {bytes, [size](void *mapped) { munmap(mapped, size); }};
-}
-
-}  // namespace
-
-GgufFile::GgufFile(std::string path)
-    : path_(std::move(path)),
-      context_(gguf_init_from_file(path_.c_str(), {/*no_alloc=*/true, /*ctx=*/nullptr})),
-      bytes_(map(path_.c_str(), size_)) {
-    if (context_ == nullptr || bytes_ == nullptr) {
+GgufFile::GgufFile(MappedFile file)
+    : file_(std::move(file)),
+      context_(
+          gguf_init_from_buffer(file_.data(), file_.size(), {/*no_alloc=*/true, /*ctx=*/nullptr})) {
+    if (context_ == nullptr) {
         fail("cannot be read");
     }
 }
 
 void GgufFile::fail(const std::string &problem) const {
-    throw Error(GC_LOAD_FAILED, "'" + path_ + "' " + problem + ": get it again");
+    throw Error(GC_LOAD_FAILED, "'" + file_.path() + "' " + problem + ": get it again");
 }
 
 Table GgufFile::table(const char *name) const {
@@ -57,12 +29,11 @@ Table GgufFile::table(const char *name) const {
         gguf_get_data_offset(context_.get()) + gguf_get_tensor_offset(context_.get(), index);
     const size_t n_bytes = gguf_get_tensor_size(context_.get(), index);
     if (shape[0] > INT32_MAX || shape[1] > INT32_MAX || shape[2] != 1 || shape[3] != 1 ||
-        start > size_ || n_bytes > size_ - start) {
+        start > file_.size() || n_bytes > file_.size() - start) {
         fail(std::string("has a tensor '") + name + "' of an impossible size");
     }
-    return Table(gguf_get_tensor_type(context_.get(), index),
-                 static_cast<const uint8_t *>(bytes_.get()) + start, static_cast<int32_t>(shape[1]),
-                 static_cast<int32_t>(shape[0]), bytes_);
+    return Table(gguf_get_tensor_type(context_.get(), index), file_.data() + start,
+                 static_cast<int32_t>(shape[1]), static_cast<int32_t>(shape[0]), file_.bytes());
 }
 
 uint32_t GgufFile::number(const char *key) const {

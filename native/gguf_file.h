@@ -10,14 +10,15 @@
 #include <vector>
 
 #include "gguf.h"
+#include "mapped_file.h"
 #include "table.h"
 
 namespace gc {
 
 class GgufFile {
 public:
-    // Throws Error(GC_LOAD_FAILED).
-    explicit GgufFile(std::string path);
+    // Throws Error(GC_LOAD_FAILED) where it is none.
+    explicit GgufFile(MappedFile file);
 
     // A two-dimensional tensor; it keeps the mapping alive. Throws Error(GC_LOAD_FAILED) where
     // there is none, or part of it lies outside the file.
@@ -38,10 +39,8 @@ private:
     template <typename T>
     std::vector<T> array(const char *key, gguf_type type) const;
 
-    const std::string path_;
+    const MappedFile file_;
     std::unique_ptr<gguf_context, Free> context_;
-    size_t size_ = 0;
-    std::shared_ptr<const void> bytes_;
 };
 
 }  // namespace gc

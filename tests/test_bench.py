@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -458,6 +459,12 @@ def test_peak_memory_is_in_bytes_and_outlives_what_was_held():
 # ---- plot ----------------------------------------------------------------------------------------
 
 
+def test_one_token_and_one_repeat_are_called_so(report):
+    text = "\n".join(replace(report, setup={**SETUP, "tokens": 1, "repeats": 1}).lines())
+    assert ", up to 1 token, seed 1\n" in text
+    assert "\nmedians over prompts and 1 repeat in turn (A B A B)\n" in text
+
+
 def test_plot_is_a_picture(report, tmp_path):
     for path in (tmp_path / "a.png", tmp_path / "b.SVG"):
         check_plot(path)
@@ -493,7 +500,7 @@ def test_plot_that_cannot_be_written_leaves_nothing_behind(report, tmp_path):
         ("plot", "must end in .png or .svg"),
         ("plot.pdf", "must end in .png or .svg"),
         ("none/plot.png", "none does not exist"),
-        ("folder.png", "is a folder"),
+        ("folder.png", "is not a regular file: give another path"),
     ],
 )
 def test_bad_plot_is_refused_before_the_run(tmp_path: Path, name, said):

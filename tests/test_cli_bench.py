@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pexpect
@@ -54,6 +55,7 @@ def test_table_goes_to_standard_output_and_nothing_else_does():
 
 def test_sweep_of_drafts_compares_each_with_none():
     found = bench(*SMALL, "--kinds", "multi-turn", "--temperature", 0, "--sweep", "draft=0..2,7")
+    assert (found["setup"]["sweep"], found["setup"]["draft"]) == ("draft=0..2,7", None)
     (total,) = found["totals"]
     assert [side["side"] for side in total["sides"]] == ["off", "1", "2", "7"]
     assert [len(side["accepted_by_position"]) for side in total["sides"][:3]] == [0, 1, 2]
@@ -65,7 +67,7 @@ def test_sweep_of_threads_answers_on_each_number():
         *("--tokens", 8, "--repeats", 1, "--kinds", "code", "--temperature", 0, "--draft", 2),
         *("--sweep", "threads=1,2"),
     )
-    assert found["setup"]["threads"] == [1, 2]
+    assert (found["setup"]["threads"], found["setup"]["draft"]) == ([1, 2], "2")
     one, two = found["totals"][0]["sides"]
     assert (one["side"], two["side"]) == ("1", "2")
     assert one["drafted"] > 0
@@ -137,7 +139,8 @@ def test_interrupt_prints_what_is_done_and_exits_with_130(tmp_path: Path, as_jso
         ("--sweep draft=1...3", 2, "--sweep must be"),
         (f"--sweep draft={'9' * 5000}", 2, "--sweep must be"),
         ("--sweep depth=1,2", 2, "--sweep must be"),
-        ("--sweep draft=3..1", 2, "--sweep must be"),
+        ("--sweep draft=１,2", 2, "--sweep must be"),
+        ("--sweep draft=0,3..1", 2, "--sweep draft: 3..1 runs backwards, write 1..3"),
         ("--sweep draft=0,1,0", 2, "--sweep draft names a value twice"),
         ("--sweep draft=3", 2, "--sweep compares 2 to 16 values, not 1"),
         ("--sweep threads=0,1", 2, "--sweep threads takes 1 to 512, not 0"),
@@ -151,13 +154,20 @@ def test_interrupt_prints_what_is_done_and_exits_with_130(tmp_path: Path, as_jso
         ("--draft 8", 2, "--draft must be auto, off or a number from 1 to 7"),
         ("--temperature a", 2, "--temperature must be a list of numbers"),
         ("--temperature 0,", 2, "--temperature must be a list of numbers"),
+        ("--temperature １", 2, "--temperature must be a list of numbers"),
+        ("--temperature 1_0", 2, "--temperature must be a list of numbers"),
         ("--temperature nan", 2, "temperature must be between"),
         ("--temperature -1", 2, "temperature must be between"),
         ("--kinds verse", 2, "there is no kind of prompt 'verse': --kinds takes a list of code, "),
         ("--kinds file", 2, "there is no kind of prompt 'file'"),
+        ("--prompts=", 2, "--prompts is empty: give the path of a file"),
         ("--prompts no-such-file", 3, "no-such-file does not exist"),
-        ("--prompts /", 2, "cannot be read"),
+        ("--prompts /", 2, "--prompts / is not a regular file: write the prompts into one"),
+        ("--prompts /dev/zero", 2, "--prompts /dev/zero is not a regular file"),
         ("--plot plot.pdf", 2, "--plot plot.pdf must end in .png or .svg"),
+        ("--plot=", 2, "--plot is empty: give the path of a file"),
+        ("--plot .png", 2, "--plot .png has no name before its ending: give one, as in bench.png"),
+        ("--plot png", 2, "--plot png must end in .png or .svg"),
         ("--plot no-such-folder/plot.png", 2, "does not exist"),
         ("--seed 18446744073709551615", 2, "--seed and --repeats must not add up to more than"),
         ("--seed -1", 2, "--seed"),
@@ -176,6 +186,19 @@ def test_bad_usage_is_one_sentence_before_a_model_is_loaded(
     assert done.err.startswith("error: ")
     assert done.err.count("\n") == 1
     assert len(done.err) < 400
+
+
+@pytest.mark.parametrize("option", ["--prompts", "--plot"])
+def test_pipe_in_the_place_of_a_file_is_refused_without_a_wait(
+    command: Command, tmp_path: Path, option: str
+):
+    pipe = tmp_path / "pipe.png"
+    os.mkfifo(pipe)
+    done = command("bench", option, str(pipe))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {option} {pipe} is not a regular file: ")
+    assert done.err.count("\n") == 1
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,12 @@ def found(drafter: Path) -> Clusters | None:
     return clusters.find(read_header(drafter))
 
 
+def clustered(drafter: Path, count: int, width: int = WIDTH, n_tokens: int = VOCAB):
+    """Centroids and ordering, computed from the file that has this path now."""
+    with drafter.open("rb") as file:
+        return bridge.cluster_tokens(file, count, width, n_tokens, Stop())
+
+
 def hidden_rows() -> np.ndarray:
     """What the drafter's head reads along greedy answers of the target, float32 [n, width]."""
     with Engine.load(TARGET, DRAFTER, threads=1) as engine:
@@ -75,7 +81,7 @@ def test_computed_clusters_find_almost_as_many_best_tokens_as_trained_ones() -> 
     rows = hidden_rows()
     handle = EngineHandle(TARGET, DRAFTER)
     trained = recall(handle, rows)
-    computed = bridge.cluster_tokens(DRAFTER, 64, WIDTH, VOCAB, Stop())
+    computed = clustered(DRAFTER, 64)
     handle.set_clusters(64, 8, *computed)
     similar = recall(handle, rows)
     shuffled = array("i", np.random.default_rng(0).permutation(VOCAB).tolist())
@@ -90,7 +96,7 @@ def test_computed_clusters_find_almost_as_many_best_tokens_as_trained_ones() -> 
 
 
 def test_clusters_are_equally_large_and_the_same_every_time(drafter: Path) -> None:
-    first, again = (bridge.cluster_tokens(drafter, 64, WIDTH, VOCAB, Stop()) for _ in range(2))
+    first, again = (clustered(drafter, 64) for _ in range(2))
     assert first == again
     assert sorted(first[1]) == list(range(VOCAB))
     members = np.array(first[1]).reshape(64, -1)
@@ -102,7 +108,7 @@ def test_centroids_point_to_the_middle_of_their_tokens_and_reach_as_far(drafter:
 
     tensor = next(t for t in gguf.GGUFReader(drafter).tensors if t.name == "token_embd.weight")
     rows = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
-    centroids, ordering = bridge.cluster_tokens(drafter, 64, WIDTH, VOCAB, Stop())
+    centroids, ordering = clustered(drafter, 64)
     members = rows[np.array(ordering)].reshape(64, -1, WIDTH)
     middle = members.sum(axis=1)
     middle /= np.linalg.norm(middle, axis=1, keepdims=True)
@@ -114,17 +120,15 @@ def test_centroids_point_to_the_middle_of_their_tokens_and_reach_as_far(drafter:
 def test_a_count_need_not_be_a_power_of_two(tmp_path: Path) -> None:
     tiny.write_drafter(tmp_path / "drafter")
     convert(tmp_path / "drafter", tmp_path / "drafter.gguf", quant="F32")
-    _, ordering = bridge.cluster_tokens(
-        tmp_path / "drafter.gguf", 11, tiny.DRAFTER_HIDDEN, tiny.VOCAB, Stop()
-    )
+    _, ordering = clustered(tmp_path / "drafter.gguf", 11, tiny.DRAFTER_HIDDEN, tiny.VOCAB)
     assert sorted(ordering) == list(range(tiny.VOCAB))
 
 
 def test_sizes_that_do_not_fit_are_refused(drafter: Path) -> None:
     with pytest.raises(UsageError, match="divide the vocabulary"):
-        bridge.cluster_tokens(drafter, 60, WIDTH, VOCAB, Stop())
+        clustered(drafter, 60)
     with pytest.raises(UsageError, match="another size"):
-        bridge.cluster_tokens(drafter, 64, WIDTH - 32, VOCAB, Stop())
+        clustered(drafter, 64, WIDTH - 32)
 
 
 def test_rows_that_are_all_alike_are_shared_out(drafter: Path) -> None:
@@ -133,7 +137,7 @@ def test_rows_that_are_all_alike_are_shared_out(drafter: Path) -> None:
     data = bytearray(drafter.read_bytes())
     data[tensor.offset : tensor.offset + tensor.nbytes] = bytes(tensor.nbytes)
     drafter.write_bytes(data)
-    centroids, ordering = bridge.cluster_tokens(drafter, COUNT, WIDTH, VOCAB, Stop())
+    centroids, ordering = clustered(drafter, COUNT)
     assert sorted(ordering) == list(range(VOCAB))
     assert not any(centroids)
 
@@ -154,6 +158,59 @@ def test_a_computation_that_was_stopped_leaves_nothing(drafter: Path) -> None:
     with pytest.raises(CancelledError):
         clusters.provide(read_header(drafter), stop)
     assert os.listdir(drafter.parent) == ["drafter.gguf"]
+
+
+def replaced(drafter: Path) -> None:
+    """Another file takes the drafter's path, with its size and its time."""
+    state, other = drafter.stat(), drafter.with_name("other")
+    fill_tensor(DRAFTER, other, "output_norm.weight", 2.0)
+    os.utime(other, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert other.stat().st_size == state.st_size
+    other.replace(drafter)
+
+
+def test_clusters_come_from_the_file_that_was_checked_or_not_at_all(drafter: Path) -> None:
+    checked = read_header(drafter)
+    replaced(drafter)
+    with pytest.raises(DamagedFileError, match="changed after it was checked"):
+        clusters.provide(checked, Stop())
+    drafter.unlink()
+    with pytest.raises(DamagedFileError, match="changed after it was checked"):
+        clusters.provide(checked, Stop())
+    os.mkfifo(drafter)
+    with pytest.raises(DamagedFileError, match="changed after it was checked"):
+        clusters.provide(checked, Stop())
+    assert os.listdir(drafter.parent) == [drafter.name]
+
+
+def test_a_file_replaced_while_it_is_read_gets_no_clusters(
+    drafter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute = bridge.cluster_tokens
+
+    def compute_and_replace(*arguments):
+        found = compute(*arguments)
+        replaced(drafter)
+        return found
+
+    monkeypatch.setattr(bridge, "cluster_tokens", compute_and_replace)
+    with pytest.raises(DamagedFileError, match="changed after it was checked"):
+        provided(drafter)
+    assert os.listdir(drafter.parent) == [drafter.name]
+
+
+def test_a_head_reads_the_drafter_that_was_loaded_whatever_has_its_path(drafter: Path) -> None:
+    handle = EngineHandle(TARGET, drafter)
+    rows = np.random.default_rng(0).normal(size=(64, WIDTH))
+    computed = clustered(drafter, 64)
+    handle.set_clusters(64, 32, *computed)
+    before = recall(handle, rows)
+    assert 0.0 < before < 1.0
+    drafter.unlink()
+    drafter.write_bytes(b"another file")
+    handle.set_clusters(64, 32, *computed)
+    assert recall(handle, rows) == before
+    handle.free()
 
 
 # ---- kept beside the drafter ---------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,9 @@ import sys
 import pytest
 from embedded import DRAFTER, TARGET
 from test_stats import KEYS
+
+from gemmachat import cli
+from gemmachat.__main__ import main
 
 
 def gemmachat(*arguments: object, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -190,13 +192,24 @@ def test_too_little_memory_is_one_sentence_and_exit_code_five(megabytes, argumen
     assert done.stderr.count(b"\n") == 1
 
 
-def test_interrupt_while_the_command_is_still_being_imported_exits_with_130_silently(tmp_path):
-    (tmp_path / "typer.py").write_text(
+IMPORTING = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+sys.modules.pop(sys.argv.pop(1), None)  # what Python's start may have imported
+from gemmachat.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "typing", "enum"])
+def test_interrupt_while_the_command_is_still_being_imported_exits_with_130_silently(
+    tmp_path, module
+):
+    (tmp_path / f"{module}.py").write_text(
         "print('importing', flush=True)\nimport time\ntime.sleep(60)"
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "gemmachat", "run"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        [sys.executable, "-c", IMPORTING, str(tmp_path), module, "run"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -205,3 +218,11 @@ def test_interrupt_while_the_command_is_still_being_imported_exits_with_130_sile
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == b""
         assert process.wait(30) == 130
+
+
+def test_interrupt_between_imports_and_the_command_exits_with_130(monkeypatch):
+    def interrupted():
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(cli, "Screen", interrupted)
+    assert main() == 130

@@ -156,7 +156,7 @@ def test_intact_header_is_read(tmp_path: Path, version: int) -> None:
     assert isinstance(numbers, ArrayInfo)
     assert numbers.numbers() == tuple(range(2000))
     assert info.tensors["q"].nbytes == 4 * 34
-    assert info.tensors["f"].offset == info.file_size - 12
+    assert info.tensors["f"].offset == info.state.size - 12
 
 
 def test_strings_longer_than_the_reading_window_are_skipped_exactly(tmp_path: Path) -> None:
@@ -204,12 +204,12 @@ def test_block_sizes_are_those_of_the_installed_ggml() -> None:
 def test_file_that_the_system_does_not_let_be_read_is_not_called_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path, mode: str) -> None:
+    def refuse(path: Path, flags: int) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     path = tmp_path / "x.gguf"
     path.write_bytes(b"GGUF")
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(GemmachatError, match="cannot be read: Permission denied") as caught:
         read_header(path)
     assert caught.value.exit_code == 1

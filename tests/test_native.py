@@ -15,23 +15,28 @@ from embedded import TARGET
 from gemmachat import Engine, native, native_structs
 from gemmachat.errors import EngineError
 
-HEADER = Path(__file__).parent.parent / "native" / "gemmachat.h"
+HEADERS = sorted((Path(__file__).parent.parent / "native").glob("gemmachat*.h"))
 
 
-def test_constants_are_those_of_the_header():
-    text = HEADER.read_text(encoding="utf-8")
+def interface() -> str:
+    """The C interface, as its headers say it."""
+    return "\n".join(header.read_text(encoding="utf-8") for header in HEADERS)
+
+
+def test_constants_are_those_of_the_headers():
+    text = interface()
     assert int(re.search(r"#define GC_ABI_VERSION (\d+)", text)[1]) == native.ABI_VERSION
     assert int(re.search(r"#define GC_MAX_DRAFT (\d+)", text)[1]) == native_structs.MAX_DRAFT
 
 
-def test_every_function_of_the_header_is_declared():
-    text = HEADER.read_text(encoding="utf-8")
+def test_every_function_of_the_headers_is_declared():
+    text = interface()
     functions = set(re.findall(r"\bGC_API [^(;]*?\b(gc_\w+)\(", text))
-    assert functions == set(native._SIGNATURES)
+    assert functions == set(native.SIGNATURES)
 
 
 def test_every_struct_has_the_headers_fields_in_order():
-    text = re.sub(r"//.*", "", HEADER.read_text(encoding="utf-8"))
+    text = re.sub(r"//.*", "", interface())
     in_header = {
         name: re.findall(r"(\w+)(?:\[\w+\])?(?=[;,])", body)
         for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", text, re.DOTALL)

@@ -9,12 +9,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
+from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens, without_centroids
 
-from gemmachat import Engine, SamplingParams, clusters
+from gemmachat import Engine, SamplingParams, bridge, clusters
 from gemmachat import schedule_state as store
 from gemmachat.chat import Chat, GenerationOptions
+from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import NativeSchedule
+from gemmachat.session import Session
 
 
 def state(passes=(0.1, 0.2), step=0.01, acceptance=0.7) -> NativeSchedule:
@@ -141,18 +143,20 @@ def test_every_setting_has_a_file_of_its_own(tmp_path):
     copy = tmp_path / "renamed.gguf"
     copy.write_bytes(TARGET.read_bytes())
 
-    def file(target=TARGET, drafter=DRAFTER, threads=2, llama_cpp="1"):
-        return store.state_file(target, drafter, threads=threads, llama_cpp=llama_cpp)
+    def file(target=TARGET, drafter=DRAFTER, clustered=True, threads=2, llama_cpp="1"):
+        return store.state_file(
+            target, drafter, clustered=clustered, threads=threads, llama_cpp=llama_cpp
+        )
 
     assert file() == file(target=copy)
     others = [file(drafter=None), file(threads=1), file(llama_cpp="2"), file(target=DRAFTER)]
-    assert len({file(), *others}) == 5
+    assert len({file(), file(clustered=False), *others}) == 6
     assert file(target=tmp_path / "missing") is None
 
 
 def test_a_relative_folder_in_the_environment_is_ignored(monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "here")
-    found = store.state_file(TARGET, None, threads=1, llama_cpp="1")
+    found = store.state_file(TARGET, None, clustered=False, threads=1, llama_cpp="1")
     assert found is not None
     assert found.is_absolute()
 
@@ -168,6 +172,28 @@ def test_a_chat_learns_unless_it_was_given_a_seed(tmp_path):
                     pass
             assert engine.schedule_file is not None
             assert len(list(engine.schedule_file.parent.glob("*.json"))) == files
+
+
+def test_costs_of_a_dense_head_are_not_taken_for_those_of_clusters(tmp_path):
+    drafter = without_centroids(tmp_path / "drafter.gguf")
+    kept = clusters.provide(read_header(drafter), bridge.Stop())
+
+    def learn(session: Session) -> str:
+        tokens = chat_tokens(engine, PROMPTS[0])
+        list(session.generate(tokens, GREEDY, max_tokens=40))
+        list(session.generate(tokens, GREEDY, draft=3, max_tokens=8))
+        return session.stats().draft_head
+
+    with Engine.load(TARGET, drafter, threads=1) as engine:
+        dense = engine.schedule_file
+        with engine.session() as opened_before:
+            engine._handle.set_clusters(kept.count, kept.top, kept.centroids, kept.ordering)
+            clustered = engine.schedule_file
+            assert learn(opened_before) == "dense"
+        assert (dense.exists(), clustered.exists()) == (True, False)
+        with engine.session() as opened_after:
+            assert learn(opened_after) == "clusters"
+        assert clustered.exists()
 
 
 def test_an_answer_that_outlives_its_session_leaves_what_was_learned_alone():

@@ -351,11 +351,16 @@ def test_a_model_that_always_says_the_same_is_no_evidence_of_its_law(
 
     report = run(HonestEngine(fault))
     assert verdicts(report) == {**HEALTHY, "same_law": "too few samples"}
-    assert report.passed
+    assert not report.passed
     assert report.undecided == ("same_law",)
     done = command("selftest", engine=HonestEngine(fault))
-    assert done.code == 0
-    assert done.out.endswith("s: nothing failed, too few samples for same_law\n")
+    assert done.code == 1
+    assert done.out.endswith(
+        "s: UNDECIDED, too few samples for same_law\n"
+        "too little was seen to tell: run the self-test again on a quiet machine\n"
+    )
+    found = json.loads(command("selftest", "--json", engine=HonestEngine(fault)).out)
+    assert (found["passed"], found["undecided"]) == (False, ["same_law"])
 
 
 def test_a_pair_too_slow_for_the_time_is_asked_less_and_not_praised_for_it() -> None:
@@ -363,6 +368,8 @@ def test_a_pair_too_slow_for_the_time_is_asked_less_and_not_praised_for_it() -> 
     report = run(HonestEngine(), hurried)
     expected = {"same_law": "too few samples", "constrained_output": "too few samples"}
     assert verdicts(report) == {**HEALTHY, **expected}
+    assert not report.passed
+    assert max(map(len, report.lines())) <= 100
     assert report.checks[0].as_dict()["outcomes"][0]["texts"] == 1
     assert report.checks[3].as_dict()["answers"] == 1
 

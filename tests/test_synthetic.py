@@ -68,7 +68,7 @@ def test_files_say_what_the_converter_writes_for_a_checkpoint_of_their_shapes(
         assert found.tensors == expected.tensors
         assert found.value_types == expected.value_types
         assert values(found.metadata) == values(expected.metadata)
-        assert found.file_size == expected.file_size
+        assert found.state.size == expected.state.size
 
 
 def values(metadata: dict[str, object]) -> dict[str, object]:
