@@ -10,7 +10,7 @@ from pathlib import Path
 from gemmachat import settings
 from gemmachat.aliases import read_aliases
 from gemmachat.catalog_entry import CatalogEntry, parse_entry
-from gemmachat.errors import DamagedFileError, GemmachatError, NotFoundError, UsageError
+from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
 from gemmachat.reference import HostedModel, LocalModel, NamedModel, parse_reference
 from gemmachat.shelf import Shelf, Unit
 
@@ -50,7 +50,7 @@ def user_catalog_path() -> Path | None:
     """Where the user's own models.toml is; None if there is none."""
     try:
         path = settings.config_folder() / "models.toml"
-    except GemmachatError:  # no home folder
+    except NotFoundError:  # no home folder
         return None
     return path if path.exists() else None
 
@@ -86,9 +86,17 @@ def open_shelf() -> Shelf:
     return Shelf(settings.models_folder())
 
 
+def known_aliases() -> dict[str, str]:
+    """Return what every alias stands for."""
+    try:
+        return read_aliases(settings.models_folder())
+    except NotFoundError:  # a user without a home
+        return {}
+
+
 def meaning(text: str) -> NamedModel | HostedModel | LocalModel | None:
     """Return what a MODEL refers to, aliases followed; None if it can be no name of a model."""
-    return parse_reference(read_aliases(settings.models_folder()).get(text, text))
+    return parse_reference(known_aliases().get(text, text))
 
 
 def looks_like_model(text: str) -> bool:
@@ -102,8 +110,7 @@ def looks_like_model(text: str) -> bool:
     except UsageError:  # hf: and something wrong, which will be said
         return True
     if isinstance(reference, NamedModel):
-        on_shelf = (settings.models_folder() / reference.name).is_dir()
-        return reference.name in load_catalog() or on_shelf
+        return reference.name in load_catalog() or _is_on_shelf(reference.name)
     if isinstance(reference, LocalModel):
         return text.lower().endswith(".gguf") or _find(reference.path) is not None
     return reference is not None
@@ -133,7 +140,7 @@ def resolve_default(drafter: str | None = None) -> tuple[ResolvedModel, str | No
     configured = settings.default_model()
     if configured is not None:
         return resolve(configured, drafter), None
-    names = sorted({unit.manifest.name for unit in open_shelf().units()[0]})
+    names = sorted({unit.manifest.name for unit in _units()})
     if len(names) == 1:
         return resolve(names[0], drafter), None
     if names:
@@ -151,7 +158,7 @@ def _resolve(text: str) -> ResolvedModel:
         entry = load_catalog().get(reference.name)
         if entry is not None and entry.embedded is not None:
             return _embedded(entry, reference.quant)
-        if entry is not None or (settings.models_folder() / reference.name).is_dir():
+        if entry is not None or _is_on_shelf(reference.name):
             return _pulled(text, reference.name, reference.quant)
     return _local(reference.path if isinstance(reference, LocalModel) else text)
 
@@ -205,10 +212,23 @@ def _local(name: str) -> ResolvedModel:
 
 def known_names() -> list[str]:
     """Return every name of a model: catalog, shelf, aliases."""
-    names = dict.fromkeys(load_catalog())
-    names |= dict.fromkeys(unit.reference for unit in open_shelf().units()[0])
-    names |= dict.fromkeys(read_aliases(settings.models_folder()))
-    return list(names)
+    on_shelf = [unit.reference for unit in _units()]
+    return list(dict.fromkeys([*load_catalog(), *on_shelf, *known_aliases()]))
+
+
+def _units() -> list[Unit]:
+    try:
+        return open_shelf().units()[0]
+    except NotFoundError:  # a user without a home
+        return []
+
+
+def _is_on_shelf(name: str) -> bool:
+    """Whether there is a folder for models of this name, sound or not."""
+    try:
+        return any(folder.parent.name == name for folder in open_shelf().folders())
+    except NotFoundError:
+        return False
 
 
 def _find(text: str) -> Path | None:

@@ -71,7 +71,7 @@ def _failure(error: OSError | ImportError) -> str:
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:
     command = typer.main.get_command(app)
     if completion.is_asked():
-        code, lines = completion.answer(command)
+        code, lines = completion.answer(command.main)
         screen.result(*lines)
         return code
     try:

@@ -13,7 +13,14 @@ import typer
 
 from gemmachat import cli_shared
 from gemmachat.aliases import read_aliases, remove_alias, set_alias
-from gemmachat.catalog import DEFAULT_MODEL, load_catalog, meaning, open_shelf, resolve
+from gemmachat.catalog import (
+    DEFAULT_MODEL,
+    known_aliases,
+    load_catalog,
+    meaning,
+    open_shelf,
+    resolve,
+)
 from gemmachat.cli_shared import Drafter, JsonReport, KnownModel, Model
 from gemmachat.completion import complete_here
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
@@ -92,7 +99,7 @@ def show(
     if as_json:
         screen.json(facts)
     else:
-        screen.result(*description_lines(facts))
+        screen.result(*description_lines(facts, screen.width))
 
 
 def rm(
@@ -127,9 +134,7 @@ def rm(
             screen.note(f"left what gemmachat did not make: {', '.join(map(str, removal.left))}")
 
 
-def verify(
-    context: typer.Context, models: ModelsHere = None, as_json: JsonReport = False
-) -> None:
+def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonReport = False) -> None:
     """Hash the files of models again and compare them with what was pulled.
 
     Ends with 4 if a file is damaged or gone.
@@ -276,7 +281,7 @@ def _meant(text: str) -> str:
             quant = "" if reference.quant is None else f":{reference.quant.lower()}"
             return reference.name + quant
     if isinstance(reference, HostedModel):
-        return read_aliases(open_shelf().models).get(text, text)
+        return known_aliases().get(text, text)
     return str(resolve(text).target.absolute())  # a file without a separator in its path, or none
 
 

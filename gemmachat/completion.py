@@ -11,12 +11,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout, suppress
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gemmachat.errors import GemmachatError
-
-if TYPE_CHECKING:
-    from typer.core import TyperCommand, TyperGroup
 
 VARIABLE = "_GEMMACHAT_COMPLETE"
 
@@ -36,14 +33,14 @@ def is_asked() -> bool:
     return VARIABLE in os.environ
 
 
-def answer(command: TyperCommand | TyperGroup) -> tuple[int, list[str]]:
-    """Return the exit code and the lines that answer the shell's question."""
+def answer(main: Callable[..., Any]) -> tuple[int, list[str]]:
+    """Return the exit code and the lines with which typer's `main` answers the shell's question."""
     split = _join_words() if os.environ[VARIABLE] == "complete_bash" else ""
     told = StringIO()
     code = 0
     with redirect_stdout(told):
         try:
-            command.main(args=[], prog_name="gemmachat", complete_var=VARIABLE)
+            main(args=[], prog_name="gemmachat", complete_var=VARIABLE)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
     return code, [line.removeprefix(split) for line in told.getvalue().splitlines()]

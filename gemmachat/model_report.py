@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from gemmachat.manifest import ManifestFile
 from gemmachat.source import HubCheckpoint, HubPath
 from gemmachat.table import context_text, size_text
 
+_NARROWEST = 20  # characters in which text is still wrapped
 _CONTEXTS = (DEFAULT_CONTEXT, 32768, 131072, 262144)
 
 
@@ -52,12 +54,17 @@ def describe(model: ResolvedModel, entry: CatalogEntry | None) -> dict[str, Any]
     }
 
 
-def description_lines(facts: dict[str, Any]) -> list[str]:
-    """Return the facts of `describe` or `describe_entry` for a reader."""
+def description_lines(facts: dict[str, Any], width: int | None) -> list[str]:
+    """Return the facts of `describe` or `describe_entry` for a reader, wrapped at `width`."""
     pairs = list(_pairs(facts) if facts["here"] else _entry_pairs(facts))
-    width = max(len(label) for label, _ in pairs) + 2
-    title = ": ".join(text for text in (facts["model"], facts["description"]) if text)
-    return [title, *(f"  {label:{width}}{text}".rstrip() for label, text in pairs)]
+    margin = max(len(label) for label, _ in pairs) + 4
+    lines = [": ".join(text for text in (facts["model"], facts["description"]) if text)]
+    for label, text in pairs:
+        room = None if width is None else max(width - margin, _NARROWEST)
+        parts = [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False)
+        for number, part in enumerate(parts):
+            lines.append(f"{'' if number else f'  {label}':{margin}}{part}")
+    return lines
 
 
 def describe_entry(entry: CatalogEntry, model: str) -> dict[str, Any]:
@@ -132,7 +139,7 @@ def _file(info: GgufInfo, origins: dict[str, ManifestFile]) -> dict[str, Any]:
     return {
         "role": "drafter" if "assistant" in info.architecture else "target",
         "path": str(info.path),
-        "bytes": info.file_size,
+        "bytes": info.state.size,
         "sha256": None if origin is None else origin.sha256,
         "repo": None if origin is None else origin.repo,
         "source": None if origin is None else origin.path,

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gemmachat.errors import GemmachatError, UsageError
+from gemmachat.errors import NotFoundError, UsageError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,7 +33,11 @@ class Settings:
 
 
 def models_folder() -> Path:
-    """Where pulled models lie. Raises `UsageError` on a setting that makes no sense."""
+    """Where pulled models lie.
+
+    Raises `UsageError` on a setting that makes no sense, and `NotFoundError` where none is made for
+    a user without a home.
+    """
     if folder := os.environ.get(MODELS_VARIABLE):
         return Path(os.path.expanduser(folder)).absolute()
     return read_config().models_folder or _platform_folder("XDG_DATA_HOME", ".local/share") / (
@@ -61,7 +65,7 @@ def read_config() -> Settings:
     try:
         path = config_path()
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, GemmachatError):  # no file, or no home for one
+    except (FileNotFoundError, NotADirectoryError, NotFoundError):  # no file, or no home for one
         return Settings()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
@@ -85,6 +89,6 @@ def _platform_folder(variable: str, usual: str) -> Path:
         return Path(base) / "gemmachat"
     home = os.path.expanduser("~")
     if not os.path.isabs(home):
-        raise GemmachatError(f"there is no home folder: set {MODELS_VARIABLE} to a folder")
+        raise NotFoundError(f"there is no home folder: set {MODELS_VARIABLE} to a folder")
     within = "Library/Application Support" if sys.platform == "darwin" else usual
     return Path(home) / within / "gemmachat"

@@ -53,7 +53,7 @@ def import_model(
         )
     folder.mkdir(parents=True, exist_ok=True)
     _check_room(folder, headers)
-    total, done = sum(header.file_size for header in headers), 0
+    total, done = sum(header.state.size for header in headers), 0
 
     def moved(nbytes: int) -> None:
         nonlocal done
@@ -111,7 +111,7 @@ def _copy(source: Path, part: Path, moved: Callable[[int], None]) -> str:
 def _check_room(folder: Path, headers: list[GgufInfo]) -> None:
     """Only what lies on another disk takes room here."""
     disk = folder.stat().st_dev
-    need = sum(info.file_size for info in headers if info.path.stat().st_dev != disk)
+    need = sum(info.state.size for info in headers if info.path.stat().st_dev != disk)
     free = shutil.disk_usage(folder).free
     if need > free:
         raise GemmachatError(
