@@ -43,7 +43,8 @@ def answer(main: Callable[..., Any]) -> tuple[int, list[str]]:
             main(args=[], prog_name="gemmachat", complete_var=VARIABLE)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
-    return code, [line.removeprefix(split) for line in told.getvalue().splitlines()]
+    lines = filter(None, told.getvalue().splitlines())
+    return code, [line.removeprefix(split) for line in lines]
 
 
 def _join_words() -> str:
