@@ -204,4 +204,6 @@ def _tell_wait(file: HubFile, place: Path, progress: Progress) -> None:
 
 
 def _same_disk(path: Path, folder: Path) -> bool:
-    return path.stat().st_dev == folder.stat().st_dev
+    """Whether a file is on the disk of a folder, which need not be there yet."""
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    return path.stat().st_dev == existing.stat().st_dev

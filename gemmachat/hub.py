@@ -151,10 +151,11 @@ class Hub:
         files = []
         entries = self._entries(f"{api}/tree/{commit}?recursive=True&expand=False", repo)
         for entry in islice(entries, _MAX_FILES):
-            if entry.get("type") == "file" and is_plain_path(str(entry.get("path"))):
+            path = entry.get("path")
+            if entry.get("type") == "file" and isinstance(path, str) and is_plain_path(path):
                 lfs = entry["lfs"] if isinstance(entry.get("lfs"), dict) else {}
                 size, etag = lfs.get("size", entry.get("size")), lfs.get("oid", entry.get("oid"))
-                files.append(_file(repo, entry["path"], commit, size, etag))
+                files.append(_file(repo, path, commit, size, etag))
         return tuple(files)
 
     def _entries(self, url: str | None, repo: str) -> Iterator[dict[str, Any]]:

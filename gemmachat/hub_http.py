@@ -47,6 +47,10 @@ class TransientError(DownloadError):
         self.no_progress = no_progress  # whatever came was too little to count
 
 
+class RefusedError(DownloadError):
+    """The hub does not give a file to this user."""
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long to try. Waits double from `first_wait_s` to `longest_wait_s`."""
@@ -179,12 +183,12 @@ def refusal(response: httpx2.Response, what: str) -> GemmachatError:
     elif status == 403 and not is_trusted(str(response.url)):
         error = TransientError(answer)  # the address has expired: the hub gives another
     elif code == "GatedRepo" or status == 403:
-        error = DownloadError(
+        error = RefusedError(
             f"{answer}: accept the licence on the page of the repository, and set HF_TOKEN to a "
             "token that may read it"
         )
     elif status == 401:
-        error = DownloadError(
+        error = RefusedError(
             f"{answer}: it is not there or needs a token: check the name, and set HF_TOKEN"
         )
     elif status in (404, 410):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 from fakes import FakeEngine
+from hub_settings import hf_cache, hub, offline, stand_in  # noqa: F401
 
 from gemmachat import cli, cli_shared
 from gemmachat.catalog import ResolvedModel
