@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -127,7 +128,7 @@ class Hub:
 
     @property
     def _headers(self) -> dict[str, str]:
-        return build_hf_headers(library_name="gemmachat", library_version=version("gemmachat"))
+        return build_hf_headers(library_name="gemmachat", library_version=_own_version())
 
     def _head(self, place: HubPath) -> HubFile:
         what = f"{place.repo}/{place.path}"
@@ -164,6 +165,11 @@ class Hub:
             if not isinstance(page, list) or not page:
                 return
             yield from (entry for entry in page if isinstance(entry, dict))
+
+
+@cache
+def _own_version() -> str:
+    return version("gemmachat")
 
 
 def _file(repo: str, path: str, commit: str, size: object, etag: object) -> HubFile:

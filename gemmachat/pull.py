@@ -120,7 +120,7 @@ class _Pull:
         if known and target.path == known.target.path and not is_same(known.target, target):
             self._note(
                 f"{target} has changed on the hub since {known.pulled_at}: its SHA-256 was "
-                f"{known.target.sha256} and is {target.sha256 or 'not told'}; the new file is pulled"
+                f"{known.target.sha256} and is {target.sha256 or 'not told'}: it is pulled anew"
             )
 
     def _check_disk(self, target: HubFile, drafter: Drafter | None) -> None:

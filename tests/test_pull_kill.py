@@ -76,9 +76,11 @@ def test_fifty_kills_publish_nothing_wrong_and_fetch_nothing_twice(
 ) -> None:
     unit = tmp_path / "models" / "nano" / "q8_0"
     server.faults.rate = 4e6
-    began = time.monotonic()
-    assert pullers.reap(pullers.start(unit)) == 0
-    whole = time.monotonic() - began
+    for _ in range(2):  # the first finds nothing in the system's caches
+        shutil.rmtree(unit, ignore_errors=True)
+        began = time.monotonic()
+        assert pullers.reap(pullers.start(unit)) == 0
+        whole = time.monotonic() - began
     converted = sha256((unit / CONVERTED).read_bytes())
     shutil.rmtree(unit)
     rng = random.Random(7)
