@@ -198,16 +198,21 @@ def _local(name: str) -> ResolvedModel:
     if found is None:
         if name.lower().endswith(".gguf"):
             raise NotFoundError(f"there is no file {name}")
-        known = known_names()
-        like = difflib.get_close_matches(name, known, 1)
-        meant = f"did you mean {like[0]}? G" if like else "g"
-        raise NotFoundError(
-            f"there is no model {name!r}: {meant}ive the path of a GGUF file or one of these "
-            f"names: {', '.join(known)} (a prompt of several words needs quotes)"
-        )
+        raise unknown_model(name)
     if found.is_dir():
         raise UsageError(f"{name} is a folder: give the path of a GGUF file in it")
     return ResolvedModel(found.stem, found, None, context=None, temperature=None)
+
+
+def unknown_model(name: str) -> NotFoundError:
+    """The error that says which names there are."""
+    known = known_names()
+    like = difflib.get_close_matches(name, known, 1)
+    meant = f"did you mean {like[0]}? G" if like else "g"
+    return NotFoundError(
+        f"there is no model {name!r}: {meant}ive the path of a GGUF file or one of these names: "
+        f"{', '.join(known)} (a prompt of several words needs quotes)"
+    )
 
 
 def known_names() -> list[str]:

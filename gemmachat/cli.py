@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from gemmachat import cli_bench, cli_convert, cli_models, cli_run, cli_shared, completion
+from gemmachat import (
+    cli_bench,
+    cli_convert,
+    cli_models,
+    cli_pull,
+    cli_run,
+    cli_shared,
+    completion,
+)
 from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
 from gemmachat.interrupt import INTERRUPTED
@@ -23,6 +31,7 @@ app = typer.Typer(
 
 
 app.command()(cli_run.run)
+app.command()(cli_pull.pull)
 app.command("list")(cli_models.list_models)
 app.command()(cli_models.show)
 app.command()(cli_models.rm)

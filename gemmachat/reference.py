@@ -15,6 +15,8 @@ from gemmachat.errors import UsageError
 from gemmachat.file_names import is_plain_name, is_plain_path, is_repository
 
 HUB_PREFIX = "hf:"
+UNKNOWN_QUANT = "GGUF"
+"""The quantization of a file whose name tells none."""
 _FAMILY_PREFIX = "gemma4:"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -74,9 +76,9 @@ def is_model_name(name: str) -> bool:
 
 
 def quant_in(file: str) -> str:
-    """Return the quantization that the name of a GGUF file tells, in upper case, else "GGUF"."""
+    """Return the quantization that a file's name tells, in upper case, else `UNKNOWN_QUANT`."""
     found = _QUANT_IN_FILE.findall(os.path.basename(file))
-    return found[-1].upper() if found else "GGUF"
+    return found[-1].upper() if found else UNKNOWN_QUANT
 
 
 def _hosted(text: str) -> HostedModel:

@@ -45,6 +45,7 @@ class Screen:
         self._colour = self._err.isatty() and not plain
         self._part: Part = "answer"
         self._at_line_start = True
+        self._status_at = float("-inf")
 
     def piece(self, piece: Piece) -> None:
         """Show a piece of an answer at once. Thoughts are no part of the output."""
@@ -95,7 +96,17 @@ class Screen:
     def progress(self, line: str) -> None:
         """Show a line that the next one replaces, "" removes it; on a terminal only."""
         if self._colour:
-            self._tell(f"\r\x1b[K{safe_line(line)}")
+            # A line that wraps could not be replaced.
+            room = max(shutil.get_terminal_size().columns - 1, 1)
+            self._tell(f"\r\x1b[K{safe_line(line)[:room]}")
+
+    def status(self, line: str) -> None:
+        """Show how far something is: like `progress`, and elsewhere as a line now and then."""
+        if self._colour:
+            self.progress(line)
+        elif time.monotonic() - self._status_at >= _SECONDS_BETWEEN_LINES:
+            self._status_at = time.monotonic()
+            self._tell(f"{safe_line(line)}\n")
 
     @contextmanager
     def transfer(self, what: str) -> Iterator[Callable[[int, int], None]]:

@@ -17,7 +17,7 @@ from gemmachat.gguf_info import GgufInfo, check_pair, read_header
 from gemmachat.gguf_types import quoted
 from gemmachat.manifest import Manifest, ManifestFile, Role
 from gemmachat.model_facts import main_type
-from gemmachat.reference import is_model_name, quant_in
+from gemmachat.reference import UNKNOWN_QUANT, is_model_name, quant_in
 from gemmachat.shelf import Shelf, Unit, unit_lock
 from gemmachat.shelf_check import sha256_of
 
@@ -131,6 +131,6 @@ def _name_of(target: Path) -> str:
 def _quant_of(header: GgufInfo) -> str:
     """The quantization that the file's name tells, else the type that most of its bytes have."""
     told = quant_in(header.path.name)
-    if told != "GGUF" and is_plain_name(told):
+    if told != UNKNOWN_QUANT and is_plain_name(told):
         return told
     return main_type(header)
