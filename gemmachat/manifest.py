@@ -18,6 +18,8 @@ from gemmachat.file_names import is_plain_name, is_plain_path, is_repository
 from gemmachat.publish import publish
 
 MANIFEST = "manifest.json"
+CHECKPOINTS = "checkpoint"
+"""The folder beside the model's files in which a checkpoint lies until it is converted."""
 
 _VERSION = 1
 _MAX_BYTES = 1 << 16

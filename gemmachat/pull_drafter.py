@@ -19,12 +19,9 @@ from gemmachat.errors import (
     UsageError,
 )
 from gemmachat.hub import Hub, HubFile
-from gemmachat.manifest import ManifestFile
+from gemmachat.manifest import CHECKPOINTS, ManifestFile
 from gemmachat.pull_events import Progress, PullEvent
 from gemmachat.source import HubCheckpoint, HubPath
-
-CHECKPOINTS = "checkpoint"
-"""The folder beside the model's files in which a checkpoint lies until it is converted."""
 
 _WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
 _BESIDE = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemmachat.errors import GemmachatError
-from gemmachat.manifest import MANIFEST, Manifest
+from gemmachat.manifest import CHECKPOINTS, MANIFEST, Manifest
 from gemmachat.shelf import LAST_USED, Shelf, unit_lock
 
 _OURS = (".gguf", ".gguf.clusters", ".part", ".part.json", ".lock")
@@ -92,13 +92,17 @@ def _leftovers(folder: Path) -> list[Path]:
 
 
 def _ours(folder: Path) -> list[Path]:
-    return sorted(
-        file
-        for file in folder.iterdir()
-        if (file.is_file() or file.is_symlink())
-        and (file.name in (MANIFEST, LAST_USED) or file.name.endswith(_OURS))
-        and file.name != f"{MANIFEST}.lock"
-    )
+    files = [file for file in folder.iterdir() if _is_ours(file)]
+    checkpoint = folder / CHECKPOINTS
+    if not checkpoint.is_symlink():
+        files += [file for file in checkpoint.rglob("*") if file.is_symlink() or file.is_file()]
+    return sorted(files)
+
+
+def _is_ours(file: Path) -> bool:
+    if file.name == f"{MANIFEST}.lock" or not (file.is_symlink() or file.is_file()):
+        return False
+    return file.name in (MANIFEST, LAST_USED) or file.name.endswith(_OURS)
 
 
 def _delete(files: list[Path]) -> int:
@@ -119,6 +123,9 @@ def _size(file: Path) -> int:
 
 def _remove_empty(folder: Path) -> None:
     """Remove the folder, and that of its name, if nothing is left in them."""
+    for inside in sorted(folder.glob(f"{CHECKPOINTS}/**/"), reverse=True):
+        with contextlib.suppress(OSError):
+            inside.rmdir()
     with contextlib.suppress(OSError):
         folder.rmdir()
         folder.parent.rmdir()

@@ -15,7 +15,7 @@ from small_models import shelve
 from gemmachat import shelf_cleanup
 from gemmachat.errors import DamagedFileError, GemmachatError, PairMismatchError, UsageError
 from gemmachat.file_lock import locked
-from gemmachat.manifest import MANIFEST, Manifest
+from gemmachat.manifest import CHECKPOINTS, MANIFEST, Manifest
 from gemmachat.shelf import LAST_USED, Shelf
 from gemmachat.shelf_check import verify
 from gemmachat.shelf_import import import_model
@@ -159,6 +159,40 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     assert shelf_cleanup.remove(unit.folder).left == (unit.folder / "folder", notes)
     assert notes.read_text() == "mine"
     assert Shelf(tmp_path).find("e2b") is None
+
+
+def test_checkpoint_of_an_interrupted_pull_goes_too(tmp_path: Path) -> None:
+    unit = shelve(tmp_path, "e2b", "Q4_0")
+    snapshot = unit.folder / CHECKPOINTS / "models--me--mine" / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "keep").write_bytes(b"x")
+    for name in ("config.json", "model.safetensors.part"):
+        (snapshot / name).write_bytes(b"12")
+    (snapshot / "link").symlink_to(outside)
+    leftovers, _ = shelf_cleanup.find_leftovers(Shelf(tmp_path))
+    assert [file.name for file in leftovers[0].files] == [
+        *("config.json", "link", "model.safetensors.part")
+    ]
+    shelf_cleanup.prune(leftovers[0])
+    assert not (unit.folder / CHECKPOINTS).exists()
+    assert Shelf(tmp_path).find("e2b") == unit
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_bytes(b"1")
+    shelf_cleanup.remove(unit.folder)
+    assert not unit.folder.exists()
+    assert (outside / "keep").exists()
+
+
+def test_linked_checkpoint_folder_is_not_followed(tmp_path: Path) -> None:
+    unit = shelve(tmp_path / "models", "e2b", "Q4_0")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "keep").write_bytes(b"x")
+    (unit.folder / CHECKPOINTS).symlink_to(outside)
+    shelf_cleanup.remove(unit.folder)
+    assert (outside / "keep").exists()
 
 
 def test_link_is_removed_and_what_it_leads_to_stays(tmp_path: Path) -> None:
