@@ -24,9 +24,8 @@ from gemmachat.catalog import (
 from gemmachat.cli_shared import Drafter, JsonReport, KnownModel, Model
 from gemmachat.completion import complete_here
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
-from gemmachat.manifest import MANIFEST
+from gemmachat.named_units import named_units, only_folder, unit_folders
 from gemmachat.reference import HostedModel, LocalModel, NamedModel, is_model_name
-from gemmachat.shelf import Shelf, Unit
 from gemmachat.table import size_text
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def show(
 
     reference = None if model is None else meaning(model)
     entry = load_catalog().get(reference.name) if isinstance(reference, NamedModel) else None
-    if entry is not None and entry.quants and not _folders(open_shelf(), reference):
+    if entry is not None and entry.quants and not unit_folders(open_shelf(), reference):
         facts = describe_entry(entry, str(model))
     else:
         resolved, _ = cli_shared.find_model(model, drafter)
@@ -113,7 +112,7 @@ def rm(
 
     screen: Screen = context.obj
     shelf = open_shelf()
-    folders = [_only_folder(shelf, text) for text in dict.fromkeys(models)]
+    folders = [only_folder(shelf, text) for text in dict.fromkeys(models)]
     names = [f"{folder.parent.name}:{folder.name}" for folder in folders]
     sizes = size_text(sum(file.lstat().st_size for part in folders for file in part.iterdir()))
     _ask(screen, f"remove {', '.join(names)} ({sizes})?", yes)
@@ -143,7 +142,7 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
 
     screen: Screen = context.obj
     shelf = open_shelf()
-    units, problems = shelf.units() if not models else (_units(shelf, models), [])
+    units, problems = shelf.units() if not models else (named_units(shelf, models), [])
     total, done = sum(unit.nbytes for unit in units), 0
     with screen.transfer("verifying") as progress:
 
@@ -276,57 +275,13 @@ def _meant(text: str) -> str:
     if isinstance(reference, LocalModel):
         return str(resolve(text).target.absolute())
     if isinstance(reference, NamedModel):
-        known = load_catalog().get(reference.name) or _folders(open_shelf(), reference)
+        known = load_catalog().get(reference.name) or unit_folders(open_shelf(), reference)
         if known:
             quant = "" if reference.quant is None else f":{reference.quant.lower()}"
             return reference.name + quant
     if isinstance(reference, HostedModel):
         return known_aliases().get(text, text)
     return str(resolve(text).target.absolute())  # a file without a separator in its path, or none
-
-
-def _units(shelf: Shelf, models: list[str]) -> list[Unit]:
-    """The units of what was named; every quantization where none is."""
-    found: list[Unit] = []
-    for text in dict.fromkeys(models):
-        folders = _named_folders(shelf, text)
-        read = [shelf.find(folder.parent.name, folder.name) for folder in folders]
-        found += [unit for unit in read if unit is not None]
-    return found
-
-
-def _only_folder(shelf: Shelf, text: str) -> Path:
-    folders = _named_folders(shelf, text)
-    if len(folders) > 1:
-        names = " or ".join(f"{folder.parent.name}:{folder.name}" for folder in folders)
-        raise UsageError(f"{text} is here in several quantizations: name one, {names}")
-    return folders[0]
-
-
-def _named_folders(shelf: Shelf, text: str) -> list[Path]:
-    """The folders of the units that a text names, at least one; raises `GemmachatError`."""
-    reference = meaning(text)
-    if isinstance(reference, NamedModel):
-        entry = load_catalog().get(reference.name)
-        if entry is not None and entry.embedded is not None:
-            raise UsageError(f"{text} ships inside gemmachat and does not lie on the shelf")
-    folders = _folders(shelf, reference)
-    if not folders:
-        raise NotFoundError(f"{text[:100]} is not on the shelf: gemmachat list shows what is")
-    return folders
-
-
-def _folders(shelf: Shelf, reference: NamedModel | HostedModel | LocalModel | None) -> list[Path]:
-    if not isinstance(reference, NamedModel | HostedModel):
-        return []
-    quant = None if reference.quant is None else reference.quant.lower()
-    return [
-        folder
-        for folder in shelf.folders()
-        if folder.parent.name == reference.name
-        and quant in (None, folder.name)
-        and (folder / MANIFEST).exists()
-    ]
 
 
 def _ask(screen: Screen, question: str, yes: bool) -> None:

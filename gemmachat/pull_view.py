@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gemmachat.pull_events import PullEvent
     from gemmachat.render import Screen
 
+_BAR = 16  # characters
 _LASTING = ("plan", "cached", "retry", "ready", "note")  # kinds that are worth a line that stays
 
 
@@ -41,19 +42,24 @@ def _sentence(event: PullEvent) -> str:
 
 
 def _progress(event: PullEvent) -> str:
-    share = f"{event.done / event.total:4.0%}" if event.total else ""
     amounts = f"{size_text(event.done)} of {size_text(event.total)}"
     if event.kind == "fetch":
         rate = f", {size_text(round(event.rate))}/s" if event.rate else ""
         left = "" if event.seconds is None else f", {duration_text(event.seconds)} left"
-        return f"{share}  {amounts}{rate}{left}  {event.file}"
+        return f"{_share(event)} {amounts}{rate}{left}: {event.file}"
     if event.kind == "check":
-        return f"{share}  checking {amounts} that are here of {event.file}"
+        return f"{_share(event)} checking the {amounts} that are here: {event.file}"
     if event.kind == "convert":
-        return f"{share}  converting {event.file}"
+        return f"{_share(event)} converting: {event.file}"
     if event.kind == "clusters":
         return f"computing clusters of the tokens of {event.file}"
     return "waiting for another gemmachat that is pulling this model"
+
+
+def _share(event: PullEvent) -> str:
+    """A bar and a percentage."""
+    part = event.done / event.total if event.total else 1.0
+    return f"[{'=' * round(_BAR * part):.<{_BAR}}] {part:.0%}"
 
 
 def duration_text(seconds: float) -> str:
