@@ -127,7 +127,7 @@ def _fetch(file: HubFile, part: Partial, name: str, hub: Hub, progress: Progress
 def _check_answer(file: HubFile, part: Partial, answer: Answer) -> None:
     """Make sure that what follows are the missing bytes of this very file."""
     headers = answer.response.headers
-    if file.etag is not None and answer.etag not in (None, file.etag):
+    if file.etag is not None and answer.linked_etag not in (None, file.etag):
         raise DamagedFileError(f"{file} changed on the hub while it was fetched: pull again")
     if headers.get("Content-Encoding", "identity") != "identity":
         raise DownloadError(f"{file}: the hub sends it compressed though it was asked not to")

@@ -18,12 +18,21 @@ from typing import Any
 from urllib.parse import quote
 
 from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import OIDCError
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import build_hf_headers
 
 from gemmachat.errors import DamagedFileError, DownloadError, NotFoundError
 from gemmachat.file_names import is_plain_path, is_repository
-from gemmachat.hub_http import Answer, Patience, get, get_json, retrying, translated
+from gemmachat.hub_http import (
+    Answer,
+    Patience,
+    RefusedError,
+    get,
+    get_json,
+    retrying,
+    translated,
+)
 from gemmachat.pull_events import Progress, silent
 from gemmachat.source import HubPath
 
@@ -120,7 +129,7 @@ class Hub:
             folder = repo_folder_name(repo_id=file.repo, repo_type="model")
             blob = Path(constants.HF_HUB_CACHE, folder, "blobs", file.sha256 or file.etag or "")
             if blob.is_file():
-                return blob
+                return blob.resolve()
         found = try_to_load_from_cache(
             file.repo, file.path, constants.HF_HUB_CACHE, revision=file.commit
         )
@@ -128,7 +137,15 @@ class Hub:
 
     @property
     def _headers(self) -> dict[str, str]:
-        return build_hf_headers(library_name="gemmachat", library_version=_own_version())
+        """Raise RefusedError where the user's token cannot be used. It is never shown."""
+        try:
+            headers = build_hf_headers(library_name="gemmachat", library_version=_own_version())
+        except (OSError, ValueError, OIDCError) as error:
+            raise RefusedError(f"the Hugging Face token cannot be read: {error}") from error
+        token = headers.get("authorization", "").removeprefix("Bearer ")
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise RefusedError("the Hugging Face token holds what no token holds: set HF_TOKEN")
+        return headers
 
     def _head(self, place: HubPath) -> HubFile:
         what = f"{place.repo}/{place.path}"

@@ -95,8 +95,8 @@ class Answer:
     """The last response of a chain of redirects, its body unread."""
 
     response: httpx2.Response
-    etag: str | None
-    """The file's entity tag in the words of the hub, not of a host that it redirects to."""
+    linked_etag: str | None
+    """Which file it is in the words of the hub that redirected to it, if it said so."""
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def get(url: str, headers: Mapping[str, str], what: str) -> Iterator[Answer]:
     and for what happens to the connection inside the block.
     """
     sent = dict(headers)
-    etag = None
+    linked_etag = None
     with translated(what):
         for _ in range(_MAX_REDIRECTS):
             if not is_trusted(url):
@@ -120,12 +120,12 @@ def get(url: str, headers: Mapping[str, str], what: str) -> Iterator[Answer]:
                 follow_redirects=False,
                 timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,
             ) as response:
-                if etag is None and is_trusted(url):
-                    etag = _etag(response)
+                if is_trusted(url):
+                    linked_etag = _linked_etag(response) or linked_etag
                 if not response.has_redirect_location:
                     if response.status_code not in (200, 206):
                         raise refusal(response, what)
-                    yield Answer(response, etag)
+                    yield Answer(response, linked_etag)
                     return
                 url = urljoin(url, response.headers["Location"])
     raise DownloadError(f"{what}: {_host(url)} redirects without end")
@@ -222,11 +222,8 @@ def _host_of(error: httpx2.RequestError) -> str:
         return _host(constants.ENDPOINT)
 
 
-def _etag(response: httpx2.Response) -> str | None:
-    """A file's entity tag, without the quotes."""
+def _linked_etag(response: httpx2.Response) -> str | None:
     found = response.headers.get(constants.HUGGINGFACE_HEADER_X_LINKED_ETAG)
-    if found is None and not response.has_redirect_location:
-        found = response.headers.get("ETag")
     return None if found is None else str(found).removeprefix("W/").strip('"')
 
 

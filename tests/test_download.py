@@ -10,6 +10,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -458,10 +459,10 @@ def test_a_limit_on_file_sizes_is_told_like_a_full_disk(file, place, hub, stand_
 READ_ONLY = """
 import os, sys
 from pathlib import Path
-from gemmachat.file_lock import locked
 from gemmachat.errors import GemmachatError
+from gemmachat.file_lock import locked
 if os.getuid() == 0:
-    os.setuid(65534)
+    os.setuid(65534)  # nothing is read-only to root
 try:
     with locked(Path(sys.argv[1]) / "model.gguf", lambda: None):
         print("locked")
@@ -470,18 +471,14 @@ except GemmachatError as error:
 """
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(place, tmp_path):
-    place.parent.chmod(0o555)
-    tmp_path.chmod(0o755)
-    told = subprocess.run(
-        [sys.executable, "-c", READ_ONLY, str(place.parent)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parent.parent,
-    ).stdout
+def test_a_folder_that_cannot_be_written_to_is_told():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        command = [sys.executable, "-c", READ_ONLY, folder]
+        root = Path(__file__).parent.parent
+        told = subprocess.check_output(command, text=True, cwd=root)
     assert told.startswith("1 ")
-    assert str(place.parent) in told
+    assert folder in told
     assert "Permission denied" in told
 
 

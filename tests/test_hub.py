@@ -209,6 +209,21 @@ def test_the_token_does_not_follow_the_pages_of_a_listing_elsewhere(stand_in, hu
     assert [request.token for request in stand_in.of("cdn")] == [None]
 
 
+@pytest.mark.parametrize("token", ["hf_a b", "hf_\u00e9", "hf_\x01"])
+def test_a_token_that_is_none_is_told_and_not_shown(stand_in, hub, monkeypatch, token):
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(DownloadError, match="HF_TOKEN") as error:
+        hub.listing(REPO)
+    assert token not in str(error.value)
+    assert stand_in.requests == []
+
+
+def test_a_token_that_cannot_be_read_is_told(stand_in, hub, monkeypatch, tmp_path):
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path))
+    with pytest.raises(DownloadError, match="token cannot be read"):
+        hub.resolve(HubPath(REPO, PATH))
+
+
 def test_passing_refusals_are_waited_out(stand_in, hub):
     stand_in.put(REPO, {PATH: DATA})
     stand_in.faults.statuses = [("HEAD", 503, {}), ("revision", 500, {}), ("tree", 429, {})]
