@@ -33,6 +33,7 @@ from gemmachat.session import DraftPolicy
 if TYPE_CHECKING:
     from gemmachat.bench import Plan, Side
     from gemmachat.bench_prompts import BenchPrompt
+    from gemmachat.engine import Engine
 
 
 def bench(
@@ -116,13 +117,14 @@ def bench(
     picture = _picture(plot)
     chosen = _prompts(prompts, kinds)
 
+    n_ctx = ctx or resolved.context
     with ExitStack() as stack:
-        sides = _open_sides(resolved, policy, threads, swept, stack)
+        sides = _open_sides(resolved, policy, threads, swept, stack, n_ctx=n_ctx, exact=exact)
         plan = _plan(
             sides,
             chosen,
             temperatures,
-            n_ctx=ctx or resolved.context,
+            n_ctx=n_ctx,
             repeats=repeats,
             max_tokens=tokens,
             exact=exact,
@@ -221,19 +223,25 @@ def _open_sides(
     threads: int | None,
     swept: Sweep | None,
     stack: ExitStack,
+    *,
+    n_ctx: int | None,
+    exact: bool,
 ) -> tuple[Side, ...]:
     from gemmachat.bench import Side
+
+    def open_engine(threads: int | None) -> Engine:
+        return stack.enter_context(cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact))
 
     if swept is not None and swept.what == "threads":
         return tuple(
             Side(
                 str(value),
-                stack.enter_context(cli_shared.open_engine(model, value)),
+                open_engine(value),
                 policy,
             )
             for value in swept.values
         )
-    engine = stack.enter_context(cli_shared.open_engine(model, threads))
+    engine = open_engine(threads)
     drafts: tuple[DraftPolicy, ...] = ("off", policy)
     if swept is not None:
         drafts = tuple(value or "off" for value in swept.values)

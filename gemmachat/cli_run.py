@@ -106,6 +106,9 @@ def run(
         int | None,
         typer.Option(metavar="N", min=1, help="Tokens that the conversation can hold."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on where memory seems too small for the model.")
+    ] = False,
     threads: Threads = None,
     stats: Annotated[
         bool, typer.Option("--stats", help="After each answer, show speed and drafting figures.")
@@ -175,9 +178,10 @@ def run(
     if hint is not None:
         screen.note(hint)
 
+    n_ctx = ctx or model.context
     with (
-        cli_shared.open_engine(model, threads) as engine,
-        engine.session(n_ctx=ctx or model.context, exact=exact) as session,
+        cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact, force=force) as engine,
+        engine.session(n_ctx=n_ctx, exact=exact) as session,
     ):
         if model.unit is not None:
             model.unit.touch()

@@ -49,10 +49,19 @@ def find_model(name: str | None, drafter: str | None) -> tuple[ResolvedModel, st
     return resolve_default(drafter) if name is None else (resolve(name, drafter), None)
 
 
-def open_engine(model: ResolvedModel, threads: int | None = None) -> Engine:
-    """Load a pair. Tests put an engine without weights in its place."""
+def open_engine(
+    model: ResolvedModel,
+    threads: int | None = None,
+    *,
+    n_ctx: int | None = None,
+    exact: bool = False,
+    force: bool = False,
+) -> Engine:
+    """Load a pair for sessions of `n_ctx` tokens. Tests put one without weights in its place."""
     with exit_on_interrupt():
-        return Engine.load(model.target, model.drafter, threads=threads)
+        return Engine.load(
+            model.target, model.drafter, threads=threads, n_ctx=n_ctx, exact=exact, force=force
+        )
 
 
 def draft_policy(text: str) -> DraftPolicy:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from gemmachat import cgroup
 from gemmachat.errors import MemoryLimitError
 from gemmachat.gguf_model import read_shape
+from gemmachat.gguf_types import quoted
 from gemmachat.native_structs import MAX_WIDTH
 
 if TYPE_CHECKING:
@@ -124,40 +125,49 @@ def available_memory() -> int:
     return max(min(limits), 0)
 
 
-def require_memory(
-    target: GgufInfo,
-    drafter: GgufInfo | None,
-    n_ctx: int,
-    available: int,
-    *,
-    exact: bool = False,
-    kv_type: str = "f16",
-    flash_attention: bool | None = None,
-) -> None:
-    """Raise `MemoryLimitError` where a pair and a timeline do not fit in `available` bytes.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Memory that there was before a pair was loaded: what holds the models and a timeline."""
 
-    It states the numbers and the largest context that fits.
-    """
-    needed = estimate(
-        target, drafter, n_ctx, exact=exact, kv_type=kv_type, flash_attention=flash_attention
-    )
-    if needed.total <= available:
-        return
-    most = largest_context(
-        target, drafter, available, exact=exact, kv_type=kv_type, flash_attention=flash_attention
-    )
-    advice = (
-        f"a context of up to {most} tokens fits"
-        if most
-        else "no context fits: take a smaller model or quantization, or free some memory"
-    )
-    raise MemoryLimitError(
-        f"{target.path.name} with a context of {n_ctx} tokens needs {gib(needed.total)} of memory "
-        f"({_parts(needed)}), and {gib(available)} are free: {advice}"
-    )
+    target: GgufInfo
+    drafter: GgufInfo | None
+    available: int
+
+    def require(
+        self,
+        n_ctx: int,
+        *,
+        exact: bool = False,
+        kv_type: str = "f16",
+        flash_attention: bool | None = None,
+    ) -> None:
+        """Raise `MemoryLimitError` where the pair and a timeline of `n_ctx` tokens do not fit.
+
+        It states the numbers and the largest context that fits.
+        """
+        needed = estimate(
+            self.target, self.drafter, n_ctx,
+            exact=exact, kv_type=kv_type, flash_attention=flash_attention,
+        )  # fmt: skip
+        if needed.total <= self.available:
+            return
+        most = largest_context(
+            self.target, self.drafter, self.available,
+            exact=exact, kv_type=kv_type, flash_attention=flash_attention,
+        )  # fmt: skip
+        advice = (
+            f"a context of up to {most} tokens fits, or force it"
+            if most
+            else "take a smaller model or quantization, or force it"
+        )
+        raise MemoryLimitError(
+            f"{quoted(self.target.path.name)} with a context of {n_ctx} tokens needs "
+            f"{size_text(needed.total)} of memory ({_parts(needed)}), but "
+            f"{size_text(self.available)} can be had: {advice}"
+        )
 
 
-def gib(size: int) -> str:
+def size_text(size: int) -> str:
     """Bytes as text in GiB, or in MiB where that says more."""
     return f"{size / 2**30:.1f} GiB" if size >= 1 << 30 else f"{size / 2**20:.0f} MiB"
 
@@ -170,7 +180,7 @@ def _parts(needed: MemoryEstimate) -> str:
         "keys and values": needed.kv,
         "buffers": needed.compute,
     }
-    return ", ".join(f"{name} {gib(size)}" for name, size in parts.items() if size)
+    return ", ".join(f"{name} {size_text(size)}" for name, size in parts.items() if size)
 
 
 def _weights(info: GgufInfo) -> int:

@@ -76,7 +76,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def run(
         *arguments: str, engine: FakeEngine | None = None, stdin: bytes | None = None
     ) -> Finished:
-        def open_engine(model: ResolvedModel, threads: int | None = None) -> FakeEngine:
+        def open_engine(
+            model: ResolvedModel, threads: int | None = None, **_memory: object
+        ) -> FakeEngine:
             assert engine is not None, f"{model.target} must not be loaded"
             engine.opened.append((model, threads))
             return engine

@@ -416,7 +416,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from fakes import FakeEngine
 from gemmachat import cli, cli_shared
-cli_shared.open_engine = lambda model, threads=None: FakeEngine("long answer " * 20000)
+cli_shared.open_engine = lambda model, threads=None, **memory: FakeEngine("long answer " * 20000)
 sys.exit(cli.main())
 """
 
