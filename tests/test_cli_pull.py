@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from conftest import Command
-from embedded import DRAFTER, TARGET, requantize
+from embedded import DRAFTER, TARGET
 from fakes import FakeEngine
+from gemmachat.converters import convert
 from hub_server import StandIn, serving
 from hub_settings import environment
 
@@ -39,7 +40,8 @@ file = "mtp-*.gguf"
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What the repository holds: two quantizations of the target, drafters, and other files."""
-    small = requantize(TARGET, tmp_path_factory.mktemp("q4") / "q4.gguf", "Q4_0")
+    small = tmp_path_factory.mktemp("q4") / "q4.gguf"
+    convert(TARGET, small, quant="Q4_0")
     return {
         "README.md": b"# mine",
         "mine-Q4_0.gguf": small.read_bytes(),
