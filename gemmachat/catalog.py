@@ -139,7 +139,10 @@ def resolve_default(drafter: str | None = None) -> tuple[ResolvedModel, str | No
     """
     configured = settings.default_model()
     if configured is not None:
-        return resolve(configured, drafter), None
+        try:
+            return resolve(configured, drafter), None
+        except NotFoundError as error:
+            raise NotFoundError(f"the configured model cannot be used: {error}") from None
     names = sorted({unit.manifest.name for unit in _units()})
     if len(names) == 1:
         return resolve(names[0], drafter), None

@@ -80,9 +80,10 @@ def show(
     drafter: Drafter = None,
     as_json: JsonReport = False,
 ) -> None:
-    """Show what a model is, where it is from, and how much memory it needs.
+    """Show what a model is and what it needs.
 
-    Of a model that is known and not here yet, what the catalog says.
+    That is its files and where they are from, tensors, licence, and memory at several contexts; of
+    a model that is known and not here yet, what the catalog says.
     """
     from gemmachat.model_report import describe, describe_entry, description_lines
 
@@ -134,9 +135,9 @@ def rm(
 
 
 def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonReport = False) -> None:
-    """Hash the files of models again and compare them with what was pulled.
+    """Hash the files of models again.
 
-    Ends with 4 if a file is damaged or gone.
+    They are compared with what was pulled or imported. Ends with 4 if a file is damaged or gone.
     """
     from gemmachat.shelf_check import verify as check
 
@@ -177,7 +178,10 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
 
 
 def prune(context: typer.Context, yes: Yes = False, as_json: JsonReport = False) -> None:
-    """Remove what belongs to no model: files of interrupted pulls, files without a manifest."""
+    """Remove what interrupted pulls left.
+
+    That is partial downloads, and files that belong to no model any more.
+    """
     from gemmachat.shelf_cleanup import find_leftovers
     from gemmachat.shelf_cleanup import prune as remove_leftovers
 
@@ -207,19 +211,22 @@ def import_model(
     drafter: Drafter = None,
     as_json: JsonReport = False,
 ) -> None:
-    """Put GGUF files of your own on the shelf, after checking that they can be used together.
+    """Put GGUF files of your own on the shelf.
 
-    They are linked where they lie on the same disk, else copied.
+    They are checked first, alone and as a pair, and linked where they lie on the same disk, else copied.
     """
     from gemmachat.shelf_import import import_model as take
+    from gemmachat.shelf_import import name_of
 
     screen: Screen = context.obj
-    if name is not None and load_catalog().get(name) is not None:
-        raise UsageError(f"{name} is a model of the catalog: choose another --name")
+    path = Path(os.path.expanduser(path))
+    name = name_of(path) if name is None else name
+    if name in load_catalog() or name in known_aliases():
+        raise UsageError(f"{name} means a model already: choose another --name")
     with screen.transfer("importing") as progress:
         unit = take(
             open_shelf(),
-            Path(os.path.expanduser(path)),
+            path,
             None if drafter is None else Path(os.path.expanduser(drafter)),
             name,
             progress,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmachat.catalog import load_catalog, meaning, open_shelf, unknown_model
-from gemmachat.cli_shared import JsonReport
 from gemmachat.completion import complete_known
 from gemmachat.errors import UsageError
 from gemmachat.pull_view import PullView
@@ -39,9 +38,13 @@ def pull(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Say nothing but what goes wrong.")
     ] = False,
-    as_json: JsonReport = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what happens, one JSON object a line.")
+    ] = False,
 ) -> None:
-    """Download a model with its drafter, and check that both are what the hub says.
+    """Download a model and its drafter.
+
+    Both are checked against what the hub tells of them, and whether they belong together.
 
     Without QUANT the one that suits this machine's memory is taken, or of a model that is here the
     one that is here is compared with the hub's. What was interrupted goes on where it ended.

@@ -28,18 +28,17 @@ def import_model(
     shelf: Shelf,
     target: Path,
     drafter: Path | None,
-    name: str | None,
+    name: str,
     progress: Callable[[int, int], None],
 ) -> Unit:
     """Check a target and its drafter, put them on the shelf, and return the unit.
 
     Files on the same disk are linked, others are copied; `progress` gets bytes done and in all.
-    Without a name it is made of the target's. Raises `UsageError` where the place is taken,
+    Raises `UsageError` where the place is taken,
     `NotFoundError` and `DamagedFileError` where the files cannot be used, `OSError`.
     """
     headers = [read_header(path) for path in (target, drafter) if path is not None]
     check_pair(headers[0], headers[1] if drafter is not None else None)
-    name = _name_of(target) if name is None else name
     if not is_model_name(name):
         raise UsageError(
             f"{name[:100]!r} cannot be the name of a model: use a-z, 0-9, '.', '_' and '-'"
@@ -120,8 +119,8 @@ def _check_room(folder: Path, headers: list[GgufInfo]) -> None:
         )
 
 
-def _name_of(target: Path) -> str:
-    """A name for a file: its own in lower case, without the quantization."""
+def name_of(target: Path) -> str:
+    """Return a name for a model: its file's in lower case, without the quantization."""
     stem = re.sub(r"[^a-z0-9._-]+", "-", target.stem.lower())
     quant = quant_in(target.name).lower()
     name = stem.removesuffix(quant).strip("._-")

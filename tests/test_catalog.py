@@ -351,5 +351,5 @@ def test_configured_model_that_is_not_here_is_no_reason_to_use_another(
 ) -> None:
     shelve(models, "e2b", "Q4_0")
     monkeypatch.setenv("GEMMACHAT_MODEL", "31b")
-    with pytest.raises(NotFoundError, match="gemmachat pull 31b"):
+    with pytest.raises(NotFoundError, match=r"configured model .*gemmachat pull 31b"):
         resolve_default()

@@ -304,9 +304,22 @@ def test_import_of_what_cannot_be_used_is_refused(
     assert command("import", str(broken)).code == 4
     assert command("import", str(DRAFTER)).code == 4
     assert command("import", str(tmp_path / "none.gguf")).code == 3
-    done = command("import", str(TARGET), "--name", "e2b")
-    assert (done.code, "model of the catalog" in done.err) == (2, True)
     assert not models.exists()
+
+
+def test_import_under_a_name_that_means_something_is_refused(
+    command: Command, models: Path, tmp_path: Path
+) -> None:
+    command("alias", "fast", "e2b")
+    (tmp_path / "tiny-Q8_0.gguf").symlink_to(TARGET)
+    for arguments in (
+        [str(TARGET), "--name", "e2b"],
+        [str(TARGET), "--name", "fast"],
+        [str(tmp_path / "tiny-Q8_0.gguf")],
+    ):
+        done = command("import", *arguments)
+        assert (done.code, "means a model already" in done.err) == (2, True)
+    assert Shelf(models).units() == ([], [])
 
 
 def test_alias_is_set_listed_used_and_forgotten(command: Command, models: Path) -> None:

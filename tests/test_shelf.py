@@ -18,7 +18,7 @@ from gemmachat.file_lock import locked
 from gemmachat.manifest import CHECKPOINTS, MANIFEST, Manifest
 from gemmachat.shelf import LAST_USED, Shelf
 from gemmachat.shelf_check import verify
-from gemmachat.shelf_import import import_model
+from gemmachat.shelf_import import import_model, name_of
 
 
 def quiet(*_: int) -> None:
@@ -267,7 +267,7 @@ def test_imported_pair_is_linked_hashed_and_named_after_its_file(tmp_path: Path)
     target, drafter = copies(tmp_path / "mine")
     shelf = Shelf(tmp_path / "models")
     moved: list[tuple[int, int]] = []
-    unit = import_model(shelf, target, drafter, None, lambda *step: moved.append(step))
+    unit = import_model(shelf, target, drafter, name_of(target), lambda *step: moved.append(step))
     assert unit.reference == "my-model:q8_0"
     assert shelf.find("my-model") == unit
     assert unit.target.samefile(target)
@@ -297,7 +297,7 @@ def test_link_is_imported_as_the_file_that_it_leads_to(tmp_path: Path) -> None:
     target, _ = copies(tmp_path / "mine")
     link = tmp_path / "link-Q8_0.gguf"
     link.symlink_to(target)
-    unit = import_model(Shelf(tmp_path / "models"), link, None, None, quiet)
+    unit = import_model(Shelf(tmp_path / "models"), link, None, "mine", quiet)
     assert not unit.target.is_symlink()
     target.unlink()
     assert not any(check.problem for check in verify(unit, quiet))
@@ -309,11 +309,11 @@ def test_files_that_cannot_be_used_are_not_imported(tmp_path: Path) -> None:
     broken.write_bytes(gguf(key_count=1 << 60))
     shelf = Shelf(tmp_path / "models")
     with pytest.raises(DamagedFileError):
-        import_model(shelf, broken, None, None, quiet)
+        import_model(shelf, broken, None, "mine", quiet)
     with pytest.raises(PairMismatchError, match="swapped"):
-        import_model(shelf, drafter, target, None, quiet)
+        import_model(shelf, drafter, target, "mine", quiet)
     with pytest.raises(PairMismatchError, match="is a drafter and cannot run alone"):
-        import_model(shelf, drafter, None, None, quiet)
+        import_model(shelf, drafter, None, "mine", quiet)
     assert not shelf.models.exists()
 
 
