@@ -21,7 +21,14 @@ from gemmachat.hub_http import RefusedError
 from gemmachat.interrupt import on_interrupt
 from gemmachat.manifest import MANIFEST, Manifest, ManifestFile
 from gemmachat.partial import storage_error
-from gemmachat.pull_drafter import Drafter, check_is_gguf, fetch_drafter, find_drafter, is_same
+from gemmachat.pull_drafter import (
+    CHECKPOINTS,
+    Drafter,
+    check_is_gguf,
+    fetch_drafter,
+    find_drafter,
+    is_same,
+)
 from gemmachat.pull_events import Progress, PullEvent, silent
 from gemmachat.source import ModelSource
 
@@ -43,7 +50,9 @@ def pull(source: ModelSource, folder: Path, hub: Hub, progress: Progress = silen
     except OSError as error:
         raise storage_error(folder, error) from error
     with locked(folder / MANIFEST, lambda: progress(PullEvent("wait", MANIFEST))):
-        return _Pull(source, folder, hub, progress).run()
+        manifest = _Pull(source, folder, hub, progress).run()
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        return manifest
 
 
 class _Pull:

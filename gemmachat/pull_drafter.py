@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,7 +100,7 @@ def find_drafter(source: HubCheckpoint | HubPath, hub: Hub, progress: Progress) 
 def fetch_drafter(drafter: Drafter, folder: Path, hub: Hub, progress: Progress) -> ManifestFile:
     """Put a drafter into its folder and describe it. Whether it fits its target is not checked.
 
-    Raises GemmachatError. The parts of a checkpoint are removed once they are converted.
+    Raises GemmachatError. The parts of a checkpoint stay, in case they are needed again.
     """
     place = folder / drafter.file
     first = drafter.parts[0]
@@ -112,13 +110,10 @@ def fetch_drafter(drafter: Drafter, folder: Path, hub: Hub, progress: Progress) 
             "drafter", drafter.file, first.size, sha256, first.repo, first.path, first.commit
         )
     inside = _snapshot(folder, first)
-    for other in _other_snapshots(folder, inside):
-        shutil.rmtree(other)
     inside.mkdir(parents=True, exist_ok=True)
     for part in drafter.parts:
         download(part, inside / part.name, hub, progress)
     _convert(inside, place, drafter.quant, progress)
-    shutil.rmtree(folder / CHECKPOINTS)
     return ManifestFile(
         "drafter",
         drafter.file,
@@ -161,12 +156,6 @@ def _snapshot(folder: Path, file: HubFile) -> Path:
     """Where a checkpoint goes: named as in the cache, which tells the converter its origin."""
     cached = f"models--{file.repo.replace('/', '--')}"
     return folder / CHECKPOINTS / cached / "snapshots" / file.commit
-
-
-def _other_snapshots(folder: Path, wanted: Path) -> Iterator[Path]:
-    for found in (folder / CHECKPOINTS).glob("*/snapshots/*"):
-        if found != wanted:
-            yield found
 
 
 def _sha256(path: Path) -> str:

@@ -52,6 +52,8 @@ class Faults:
     etag: str | None = None
     """Entity tag told with GET; None is the right one."""
     ignore_ranges: bool = False
+    shift: int = 0
+    """How far from where it was asked for a range begins."""
     chunked: bool = False
     """Send without a Content-Length."""
     rate: float | None = None
@@ -271,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
             data = faults.change(data)
         asked = self.headers.get("Range")
         if asked and not faults.ignore_ranges:
-            request.start = int(asked.removeprefix("bytes=").rstrip("-"))
+            request.start = int(asked.removeprefix("bytes=").rstrip("-")) + faults.shift
             if request.start >= len(data):
                 self._send(416, {"Content-Range": f"bytes */{len(data)}"})
                 return

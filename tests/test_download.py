@@ -200,11 +200,28 @@ def test_a_partial_that_was_spoiled_costs_time_and_not_the_file(file, place, hub
     assert_nothing_else(place)
 
 
-def test_a_partial_that_is_a_link_is_not_written_through(file, place, hub, tmp_path):
+def test_a_range_that_was_not_asked_for_is_refused(file, place, hub, stand_in):
+    stand_in.faults.cuts = [100_000]
+    stand_in.faults.shift = -1
+    with pytest.raises(DamagedFileError, match="bytes 99999-"):
+        download(file, place, hub)
+    assert part_paths(place)[0].read_bytes() == DATA[:100_000]
+
+
+def test_a_partial_that_is_a_link_is_not_written_through(file, place, hub, stand_in, tmp_path):
     outside = tmp_path / "outside"
     outside.write_bytes(b"mine")
-    part, _ = part_paths(place)
+    part, note = part_paths(place)
+    stand_in.faults.cuts = [100_000] * 9
+    with pytest.raises(DownloadError):
+        download(file, place, hub)
+    stand_in.faults.cuts = []
+    part.unlink()
     part.symlink_to(outside)
+    with pytest.raises(DownloadError, match="cannot be written"):  # its note is right
+        download(file, place, hub)
+    assert outside.read_bytes() == b"mine"
+    note.unlink()
     download(file, place, hub)
     assert outside.read_bytes() == b"mine"
     assert place.read_bytes() == DATA

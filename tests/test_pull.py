@@ -162,6 +162,7 @@ def test_a_checkpoint_that_cannot_be_converted_makes_way(server, pair, unit, hub
     manifest = pull(SOURCE, unit, hub, events.append)
     assert manifest.drafter.file == DRAFTER_FILE
     assert "owner/nano-assistant is passed over, trying the next" in notes(events)
+    assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, DRAFTER_FILE])
 
 
 def test_a_drafter_of_another_model_makes_way_or_is_left_out(server, pair, unit, hub, events):
