@@ -213,7 +213,7 @@ def import_model(
 ) -> None:
     """Put GGUF files of your own on the shelf.
 
-    They are checked first, alone and as a pair, and linked where they lie on the same disk, else copied.
+    They are checked first, alone and as a pair. On the same disk they are linked, else copied.
     """
     from gemmachat.shelf_import import import_model as take
     from gemmachat.shelf_import import name_of

@@ -19,10 +19,9 @@ from gemmachat.gguf_info import GgufInfo, check_pair, read_header
 from gemmachat.hub import Hub, HubFile
 from gemmachat.hub_http import RefusedError
 from gemmachat.interrupt import on_interrupt
-from gemmachat.manifest import MANIFEST, Manifest, ManifestFile
+from gemmachat.manifest import CHECKPOINTS, MANIFEST, Manifest, ManifestFile
 from gemmachat.partial import storage_error
 from gemmachat.pull_drafter import (
-    CHECKPOINTS,
     Drafter,
     check_is_gguf,
     fetch_drafter,
