@@ -113,7 +113,7 @@ def rm(
 
     screen: Screen = context.obj
     shelf = open_shelf()
-    folders = [only_folder(shelf, text) for text in dict.fromkeys(models)]
+    folders = list(dict.fromkeys(only_folder(shelf, text) for text in models))
     names = [f"{folder.parent.name}:{folder.name}" for folder in folders]
     sizes = size_text(sum(file.lstat().st_size for part in folders for file in part.iterdir()))
     _ask(screen, f"remove {', '.join(names)} ({sizes})?", yes)

@@ -16,12 +16,9 @@ def named_units(shelf: Shelf, models: list[str]) -> list[Unit]:
 
     Raises `NotFoundError` where one is not on the shelf, `DamagedFileError` on its manifest.
     """
-    found: list[Unit] = []
-    for text in dict.fromkeys(models):
-        folders = _named_folders(shelf, text)
-        read = [shelf.find(folder.parent.name, folder.name) for folder in folders]
-        found += [unit for unit in read if unit is not None]
-    return found
+    folders = dict.fromkeys(folder for text in models for folder in _named_folders(shelf, text))
+    read = [shelf.find(folder.parent.name, folder.name) for folder in folders]
+    return [unit for unit in read if unit is not None]
 
 
 def only_folder(shelf: Shelf, text: str) -> Path:

@@ -44,11 +44,7 @@ def pull(source: ModelSource, folder: Path, hub: Hub, progress: Progress = silen
     DamagedFileError where files are not what the hub told, or not a pair that can be run;
     DownloadError where they cannot be fetched or stored. Partial downloads are then kept.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise storage_error(folder, error) from error
-    with locked(folder / MANIFEST, lambda: progress(PullEvent("wait", MANIFEST))):
+    with locked(folder / MANIFEST, lambda: progress(PullEvent("wait", MANIFEST)), make_folder=True):
         manifest = _Pull(source, folder, hub, progress).run()
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return manifest

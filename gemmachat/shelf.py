@@ -7,7 +7,6 @@ the shelf when its folder holds a manifest.
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from gemmachat.errors import DamagedFileError, GemmachatError
 from gemmachat.file_names import is_plain_name
-from gemmachat.file_lock import locked
+from gemmachat.file_lock import ReadOnlyError, locked
 from gemmachat.manifest import MANIFEST, Manifest
 
 LAST_USED = "last-used"
@@ -107,11 +106,8 @@ def unit_lock(folder: Path) -> Iterator[None]:
     Raises `GemmachatError` if one is changing it. A folder that cannot be written to needs no lock.
     """
     with contextlib.ExitStack() as stack:
-        try:
+        with contextlib.suppress(ReadOnlyError):
             stack.enter_context(locked(folder / MANIFEST, lambda: _refuse(folder)))
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise
         yield
 
 
@@ -143,9 +139,14 @@ def _unit(folder: Path) -> Unit | None:
 
 
 def _subfolders(folder: Path) -> list[Path]:
+    """Those that gemmachat may have made: models of other programs can lie beside them."""
     try:
-        return sorted(p for p in folder.iterdir() if is_plain_name(p.name) and p.is_dir())
+        return sorted(p for p in folder.iterdir() if _is_our_name(p.name) and p.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise GemmachatError(f"{folder} cannot be read: {error.strerror or error}") from error
+
+
+def _is_our_name(name: str) -> bool:
+    return is_plain_name(name) and name == name.lower()

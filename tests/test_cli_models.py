@@ -194,6 +194,15 @@ def test_rm_never_guesses_a_quantization(command: Command, models: Path) -> None
     assert Shelf(models).units() == ([kept], [])
 
 
+def test_model_that_is_named_twice_is_taken_once(command: Command, models: Path) -> None:
+    shelve(models, "e2b", "Q4_0")
+    command("alias", "fast", "e2b")
+    twice = ("e2b", "e2b:q4_0", "fast")
+    assert command("verify", *twice).out == "e2b:q4_0: 2 files are right\n"
+    done = command("rm", *twice, "--yes")
+    assert (done.code, done.out) == (0, "removed e2b:q4_0, 11.3 MB\n")
+
+
 def test_rm_of_several_removes_nothing_if_one_is_unknown(command: Command, models: Path) -> None:
     unit = shelve(models, "e2b", "Q4_0")
     assert command("rm", "e2b", "e4b", "--yes").code == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pull_sources import CONVERTED, DRAFTER_FILE, SOURCE, TARGET_FILE, Pair, mak
 from gemmachat import clusters, pull_drafter
 from gemmachat import pull as pulling
 from gemmachat.errors import DamagedFileError, DownloadError, NotFoundError, UsageError
+from gemmachat.file_lock import locked
 from gemmachat.gguf_info import check_pair, read_header
 from gemmachat.hub import Hub
 from gemmachat.manifest import MANIFEST, Manifest, ManifestFile
@@ -251,6 +253,23 @@ def test_a_folder_that_is_a_file_is_told(server, unit, hub):
     with pytest.raises(DownloadError, match="cannot be written"):
         pull(SOURCE, unit, hub)
     assert unit.read_bytes() == b"mine"
+
+
+def test_a_folder_that_is_removed_while_a_pull_waits_is_made_again(server, unit, hub, events):
+    unit.mkdir(parents=True)
+    other = ExitStack()
+    other.enter_context(locked(unit / MANIFEST, lambda: None))
+
+    def remove(event: PullEvent) -> None:
+        events.append(event)
+        if event.kind == "wait":
+            other.close()
+            unit.rmdir()
+            unit.parent.rmdir()
+
+    manifest = pull(PLAIN, unit, hub, remove)
+    assert kinds(events)[0] == "wait"
+    assert Manifest.read(unit) == manifest
 
 
 def fill_cache(hf_cache: Path, repo: str, files: dict[str, bytes]) -> None:

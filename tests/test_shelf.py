@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
+import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -74,12 +77,19 @@ def test_unit_in_the_folder_of_another_is_refused(tmp_path: Path) -> None:
         Shelf(tmp_path).find("e2b")
 
 
-def test_use_of_a_unit_that_cannot_be_written_to_is_not_remembered(tmp_path: Path) -> None:
+def test_use_that_cannot_be_remembered_is_no_error(tmp_path: Path) -> None:
     unit = shelve(tmp_path, "e2b", "Q4_0")
-    (unit.folder / LAST_USED).mkdir()
-    unit.folder.chmod(0o500)
+    (unit.folder / LAST_USED).symlink_to(LAST_USED)  # a circle: nothing can be written there
     unit.touch()
-    unit.folder.chmod(0o700)
+    assert unit.last_used() is None
+
+
+def test_models_of_other_programs_are_none_of_ours(tmp_path: Path) -> None:
+    theirs = tmp_path / "SomeOne" / "Model-GGUF" / "model.gguf"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_bytes(TARGET.read_bytes())
+    assert Shelf(tmp_path).units() == ([], [])
+    assert shelf_cleanup.find_leftovers(Shelf(tmp_path)) == ([], [])
 
 
 # ---- verify --------------------------------------------------------------------------------------
@@ -135,6 +145,36 @@ def test_unit_that_another_program_changes_is_left_alone(tmp_path: Path) -> None
         assert leftovers == []
         assert "another gemmachat" in skipped[0]
     assert Shelf(tmp_path).find("e2b") == unit
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from gemmachat import cli
+assert cli.main(["verify"]) == 0  # loads what another user may not be allowed to read
+os.chmod(sys.argv[1], 0o500)
+if os.getuid() == 0:
+    os.chmod(sys.argv[1], 0o555)
+    os.setuid(65534)  # nothing is read-only to root
+sys.exit(cli.main(["verify"]))
+"""
+
+
+def test_shelf_that_is_read_only_can_be_verified() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        unit = shelve(Path(folder), "e2b", "Q4_0")
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, unit.folder, Path(__file__).parent.parent],
+            env={**os.environ, "GEMMACHAT_MODELS": folder},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        unit.folder.chmod(0o755)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "e2b:q4_0: 2 files are right\n" * 2
 
 
 # ---- remove and prune ----------------------------------------------------------------------------
