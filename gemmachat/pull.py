@@ -29,6 +29,7 @@ from gemmachat.pull_drafter import (
     is_same,
 )
 from gemmachat.pull_events import Progress, PullEvent, silent
+from gemmachat.shelf_check import sha256_of
 from gemmachat.source import ModelSource
 
 
@@ -36,9 +37,10 @@ def pull(source: ModelSource, folder: Path, hub: Hub, progress: Progress = silen
     """Put a model into its folder, and return its manifest.
 
     `folder` is the model's own: one name, one quantization. What is there and still the hub's is
-    kept; a file that the hub has changed is reported and replaced. The first drafter that can be
-    had is taken; where there is none, the model is pulled without. Two pulls of one model take
-    turns.
+    kept; a file that the hub has changed is reported, and comes under another name: until the new
+    pair is complete the manifest describes the old one, which stays usable. The first drafter that
+    can be had is taken; where there is none, the model is pulled without. Two pulls of one model
+    take turns.
 
     Raises NotFoundError where the target is not on the hub, or, offline, not on this machine;
     DamagedFileError where files are not what the hub told, or not a pair that can be run;
@@ -61,43 +63,66 @@ class _Pull:
 
     def run(self) -> Manifest:
         known = self._known
-        if known and self._hub.offline:
+        whole = known is not None and all(map(self._is_here, known.files))
+        if known and whole and self._hub.offline:
             return known
         target = self._hub.resolve(self._source.target, self._progress)
         check_is_gguf(target)
-        drafter = self._next_drafter(target)
+        name = self._target_name(target)
+        drafter = self._next_drafter(name)
         if (
             known
+            and whole
             and is_same(known.target, target)
             and (not drafter or drafter.is_in(known.drafter))
         ):
             return known
         self._report_change(target)
-        self._check_disk(target, drafter)
-        files, header = self._fetch_target(target)
+        self._check_disk(target, name, drafter)
+        files, header = self._fetch_target(target, name)
         while drafter:
             try:
                 files = (*files, self._fetch_drafter(drafter, header))
                 break
             except GemmachatError as error:
                 self._pass_over(drafter.parts[0].repo, error)
-                drafter = self._next_drafter(target)
+                drafter = self._next_drafter(name)
         return self._finish(files)
 
     def _read_known(self) -> Manifest | None:
-        """What was pulled before, if all of it is still there."""
+        """What was pulled before."""
         try:
-            known = Manifest.read(self._folder)
+            return Manifest.read(self._folder)
         except DamagedFileError as error:
             self._note(str(error))
             return None
-        if known is None:
-            return None
-        places = {self._folder / file.file: file.bytes for file in known.files}
-        whole = all(path.is_file() and path.stat().st_size == n for path, n in places.items())
-        return known if whole else None
 
-    def _next_drafter(self, target: HubFile) -> Drafter | None:
+    def _is_here(self, file: ManifestFile) -> bool:
+        place = self._folder / file.file
+        return place.is_file() and place.stat().st_size == file.bytes
+
+    def _target_name(self, target: HubFile) -> str:
+        if self._known and is_same(self._known.target, target):
+            return self._known.target.file
+        return self._free_name(target.name, target)
+
+    def _drafter_name(self, drafter: Drafter, target: str) -> str:
+        entry = self._known.drafter if self._known else None
+        if entry and drafter.is_in(entry):
+            return entry.file
+        same = drafter.file.lower() == target.lower()
+        return self._free_name(
+            f"drafter-{drafter.file}" if same else drafter.file, drafter.parts[0]
+        )
+
+    def _free_name(self, name: str, file: HubFile) -> str:
+        """A name under which the manifest has no file: what it describes must stay as it is."""
+        taken = {known.file.lower() for known in self._known.files} if self._known else set()
+        if name.lower() not in taken:
+            return name
+        return f"{name.removesuffix('.gguf')[:150]}-{(file.sha256 or file.commit)[:8]}.gguf"
+
+    def _next_drafter(self, target: str) -> Drafter | None:
         """The best drafter that is on the hub and was not tried yet."""
         while self._candidates:
             place = self._candidates.pop(0)
@@ -106,9 +131,7 @@ class _Pull:
             except GemmachatError as error:
                 self._pass_over(place.repo, error)
                 continue
-            if found.file.lower() == target.name.lower():
-                return replace(found, file=f"drafter-{found.file}")
-            return found
+            return replace(found, file=self._drafter_name(found, target))
         return None
 
     def _pass_over(self, repo: str, error: GemmachatError) -> None:
@@ -127,9 +150,9 @@ class _Pull:
                 f"{known.target.sha256} and is {target.sha256 or 'not told'}: it is pulled anew"
             )
 
-    def _check_disk(self, target: HubFile, drafter: Drafter | None) -> None:
-        need = missing_bytes(target, self._folder / target.name, self._hub)
-        if drafter:
+    def _check_disk(self, target: HubFile, name: str, drafter: Drafter | None) -> None:
+        need = missing_bytes(target, self._folder / name, self._hub)
+        if drafter and not self._kept(drafter):
             need += drafter.missing_bytes(self._folder, self._hub)
         free = shutil.disk_usage(self._folder).free
         sizes = f"{need:,} bytes are to be stored and {free:,} are free in {self._folder}"
@@ -144,19 +167,29 @@ class _Pull:
             PullEvent("plan", self._source.name, max(total - need, 0), total, text=sizes)
         )
 
-    def _fetch_target(self, target: HubFile) -> tuple[tuple[ManifestFile, ...], GgufInfo]:
-        place = self._folder / target.name
+    def _fetch_target(
+        self, target: HubFile, name: str
+    ) -> tuple[tuple[ManifestFile, ...], GgufInfo]:
+        place = self._folder / name
         sha256 = download(target, place, self._hub, self._progress)
         header = self._checked(place, None)
         entry = ManifestFile(
-            "target", target.name, target.size, sha256, target.repo, target.path, target.commit
+            "target", name, target.size, sha256, target.repo, target.path, target.commit
         )
         return (entry,), header
 
     def _fetch_drafter(self, drafter: Drafter, target: GgufInfo) -> ManifestFile:
-        entry = fetch_drafter(drafter, self._folder, self._hub, self._progress)
-        self._provide_clusters(self._checked(self._folder / drafter.file, target))
+        entry = self._kept(drafter)
+        place = self._folder / drafter.file
+        if entry is None or sha256_of(place, lambda _: None) != entry.sha256:
+            entry = fetch_drafter(drafter, self._folder, self._hub, self._progress)
+        self._provide_clusters(self._checked(place, target))
         return entry
+
+    def _kept(self, drafter: Drafter) -> ManifestFile | None:
+        """The entry of a drafter that was pulled before and is here."""
+        entry = self._known.drafter if self._known else None
+        return entry if entry and drafter.is_in(entry) and self._is_here(entry) else None
 
     def _checked(self, place: Path, target: GgufInfo | None) -> GgufInfo:
         """The header of a target, or of its drafter; a file that cannot be run is removed."""
@@ -179,6 +212,8 @@ class _Pull:
                 clusters.provide(drafter, stop)
         except CancelledError:
             raise KeyboardInterrupt from None
+        except GemmachatError as error:  # a chat computes them too, and drafts without them
+            self._note(f"no clusters were computed: {error}")
 
     def _finish(self, files: tuple[ManifestFile, ...]) -> Manifest:
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -191,6 +226,7 @@ class _Pull:
         for old in self._known.files if self._known else ():
             if old.file not in names:
                 (self._folder / old.file).unlink(missing_ok=True)
+                (self._folder / f"{old.file}.clusters").unlink(missing_ok=True)
         return manifest
 
     def _note(self, text: str) -> None:

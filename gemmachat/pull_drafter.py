@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from gemmachat.errors import (
 from gemmachat.hub import Hub, HubFile
 from gemmachat.manifest import CHECKPOINTS, ManifestFile
 from gemmachat.pull_events import Progress, PullEvent
+from gemmachat.shelf_check import sha256_of
 from gemmachat.source import HubCheckpoint, HubPath
 
 _WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
@@ -51,7 +51,7 @@ class Drafter:
 
     def is_in(self, entry: ManifestFile | None) -> bool:
         """Whether an entry of a manifest is this very drafter."""
-        if entry is None or entry.file != self.file:
+        if entry is None:
             return False
         if self.quant is not None:
             return entry.made_from == self.origin
@@ -118,7 +118,7 @@ def fetch_drafter(drafter: Drafter, folder: Path, hub: Hub, progress: Progress) 
         "drafter",
         drafter.file,
         place.stat().st_size,
-        _sha256(place),
+        sha256_of(place, lambda _: None),
         repo=first.repo,
         commit=first.commit,
         made_from=drafter.origin,
@@ -156,11 +156,3 @@ def _snapshot(folder: Path, file: HubFile) -> Path:
     """Where a checkpoint goes: named as in the cache, which tells the converter its origin."""
     cached = f"models--{file.repo.replace('/', '--')}"
     return folder / CHECKPOINTS / cached / "snapshots" / file.commit
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while data := file.read(1 << 20):
-            digest.update(data)
-    return digest.hexdigest()

@@ -133,17 +133,63 @@ def test_a_file_that_changed_on_the_hub_is_told_and_replaced(server, pair, unit,
     changed[-1] ^= 1
     server.put(sources.MODELS, {TARGET_FILE: bytes(changed)})
     new = pull(PLAIN, unit, hub, events.append)
-    assert (unit / TARGET_FILE).read_bytes() == changed
+    assert new.target.file == f"nano-Q8_0-{sha256(bytes(changed))[:8]}.gguf"
+    assert (unit / new.target.file).read_bytes() == changed
     assert new.target.sha256 == sha256(bytes(changed))
     assert new.drafter == old.drafter
+    assert sorted(os.listdir(unit)) == sorted([MANIFEST, new.target.file, DRAFTER_FILE])
     for part in (old.target.sha256, new.target.sha256, old.pulled_at):
         assert part in notes(events)
+    assert pull(PLAIN, unit, hub) == new
+    (unit / new.target.file).unlink()
+    assert pull(PLAIN, unit, hub).files == new.files
+
+
+def is_as_described(unit: Path) -> bool:
+    manifest = Manifest.read(unit)
+    return all(sha256((unit / file.file).read_bytes()) == file.sha256 for file in manifest.files)
+
+
+@pytest.mark.parametrize("content", ["changed", "junk"])
+def test_an_update_that_fails_leaves_the_old_pair_usable(server, pair, unit, hub, content):
+    old = pull(PLAIN, unit, hub)
+    target = pair.target[:-1] + b"?" if content == "changed" else b"GGUF" + bytes(1000)
+    server.put(sources.MODELS, {TARGET_FILE: target})
+    server.put(sources.OTHER, {DRAFTER_FILE: pair.drafter[:-1] + b"?"})
+    drafter = sha256(pair.drafter[:-1] + b"?")
+    server.faults.statuses = [(f"cdn GET /blob/{drafter}", 503, {})] * 4
+    with pytest.raises((DownloadError, DamagedFileError)):
+        pull(PLAIN, unit, hub)
+    assert Manifest.read(unit) == old
+    assert is_as_described(unit)
+    server.put(sources.MODELS, {TARGET_FILE: pair.target[:-1] + b"?"})
+    server.faults.statuses = []
+    new = pull(PLAIN, unit, hub)
+    assert (new.target.sha256, new.drafter.sha256) == (sha256(pair.target[:-1] + b"?"), drafter)
+    assert is_as_described(unit)
+    assert sorted(os.listdir(unit)) == sorted([MANIFEST, new.target.file, new.drafter.file])
+
+
+def test_a_drafter_that_was_converted_is_kept_when_the_target_is_fetched_anew(
+    server, pair, unit, hub, events
+):
+    old = pull(SOURCE, unit, hub)
+    (unit / TARGET_FILE).unlink()
+    fetched = server.fetched
+    assert pull(SOURCE, unit, hub, events.append).files == old.files
+    assert server.fetched - fetched == len(pair.target)
+    assert "convert" not in kinds(events)
+    (unit / CONVERTED).write_bytes((unit / CONVERTED).read_bytes()[:-1] + b"?")
+    (unit / TARGET_FILE).unlink()
+    assert pull(SOURCE, unit, hub).files == old.files
+    assert is_as_described(unit)
 
 
 def test_a_better_drafter_replaces_the_one_that_was_pulled_before(server, unit, hub, events):
     server.gated.add(sources.ASSISTANT)
     assert pull(SOURCE, unit, hub, events.append).drafter.file == DRAFTER_FILE
     assert "HF_TOKEN" in notes(events)
+    (unit / f"{DRAFTER_FILE}.clusters").write_bytes(b"of the old one")
     server.gated.clear()
     assert pull(SOURCE, unit, hub).drafter.file == CONVERTED
     assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, CONVERTED])
@@ -392,3 +438,13 @@ def test_clusters_are_computed_for_a_drafter_that_lacks_them(
     assert "clusters" in kinds(events)
     assert clusters.find(read_header(unit / manifest.drafter.file)) is not None
     assert f"{DRAFTER_FILE}.clusters" in os.listdir(unit)
+
+
+def test_a_drafter_whose_clusters_cannot_be_computed_is_taken_all_the_same(
+    server, unit, hub, events, monkeypatch
+):
+    monkeypatch.setattr(clusters, "lacks_clusters", lambda info: True)
+    monkeypatch.setattr(clusters, "TOKENS_PER_CLUSTER", 7)  # which does not divide the tokens
+    manifest = pull(PLAIN, unit, hub, events.append)
+    assert manifest.drafter.file == DRAFTER_FILE
+    assert "no clusters were computed" in notes(events)
