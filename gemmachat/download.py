@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from gemmachat.errors import DamagedFileError, DownloadError
@@ -52,13 +53,16 @@ def _hash_in_place(file: HubFile, place: Path, progress: Progress) -> str | None
 
 
 def _fetched(file: HubFile, place: Path, hub: Hub, progress: Progress) -> str:
-    cached = hub.cached(file)
-    if cached is not None and (sha256 := _linked(file, place, cached, progress)):
-        return sha256
+    cached = _sound_cached(file, place.name, hub, progress)
+    if cached and _linked(cached[0], place):
+        progress(PullEvent("cached", place.name, file.size, file.size))
+        return cached[1]
     with Partial(place, file) as part:
-        part.read(_Meter("check", place.name, file.size, progress).tell)
-        if cached is not None:
-            _copy(cached, part, file, place.name, progress)
+        if cached:
+            _copy(cached[0], part)
+            progress(PullEvent("cached", place.name, part.size, file.size))
+        else:
+            part.read(_Meter("check", place.name, file.size, progress).tell)
         resumed = part.size > 0
         _fetch(file, part, place.name, hub, progress)
         if not part.digest.is_right and resumed:
@@ -75,39 +79,39 @@ def _fetched(file: HubFile, place: Path, hub: Hub, progress: Progress) -> str:
         return part.digest.sha256
 
 
-def _linked(file: HubFile, place: Path, cached: Path, progress: Progress) -> str | None:
-    """Give a file of the Hugging Face cache a second name; None where it is wrong or cannot be."""
-    if not _same_disk(cached, place.parent):
+def _sound_cached(
+    file: HubFile, name: str, hub: Hub, progress: Progress
+) -> tuple[Path, str] | None:
+    """The file in the Hugging Face cache and its SHA-256; None where it is not there or wrong."""
+    cached = hub.cached(file)
+    if cached is None:
         return None
+    try:
+        digest = read_digest(cached, file, _Meter("check", name, file.size, progress).tell)
+    except OSError:
+        return None
+    return (cached, digest.sha256) if digest and digest.is_right else None
+
+
+def _linked(cached: Path, place: Path) -> bool:
+    """Whether a file of the Hugging Face cache could be given a second name."""
     part, note = part_paths(place)
     try:
-        digest = read_digest(cached, file, _Meter("check", place.name, file.size, progress).tell)
-        if digest is None or not digest.is_right:
-            return None
         part.unlink(missing_ok=True)
         part.hardlink_to(cached)
         part.replace(place)
         note.unlink(missing_ok=True)
-    except OSError:  # links are unknown here, or not allowed
-        return None
-    progress(PullEvent("cached", place.name, file.size, file.size))
-    return digest.sha256
+    except OSError:  # another disk, or links are unknown here, or not allowed
+        return False
+    return True
 
 
-def _copy(cached: Path, part: Partial, file: HubFile, name: str, progress: Progress) -> None:
-    """Take what is missing from the Hugging Face cache, where it is there and right."""
-    try:
-        source = cached.open("rb")
-    except OSError:
-        return
-    with source:
-        source.seek(part.size)
-        while data := source.read(min(_CHUNK, file.size - part.size)):
+def _copy(cached: Path, part: Partial) -> None:
+    """Take all from the Hugging Face cache. What cannot be read is fetched."""
+    part.clear()
+    with suppress(OSError), cached.open("rb") as source:
+        while data := source.read(_CHUNK):
             part.append(data)
-    if part.size < file.size or not part.digest.is_right:
-        part.clear()
-    else:
-        progress(PullEvent("cached", name, file.size, file.size))
 
 
 def _fetch(file: HubFile, part: Partial, name: str, hub: Hub, progress: Progress) -> None:

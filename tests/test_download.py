@@ -394,6 +394,19 @@ def test_a_damaged_file_in_the_cache_is_passed_over(file, place, hub, stand_in, 
     assert stand_in.fetched == len(DATA)
 
 
+def test_a_damaged_file_in_the_cache_does_not_cost_the_partial(
+    file, place, hub, stand_in, hf_cache
+):
+    stand_in.faults.cuts = [100_000] * 9
+    with pytest.raises(DownloadError):
+        download(file, place, hub)
+    stand_in.faults.cuts = []
+    blob(hf_cache, DATA[:-1] + b"?")
+    download(file, place, hub)
+    assert place.read_bytes() == DATA
+    assert stand_in.of("cdn")[-1].start == 100_000
+
+
 @pytest.mark.parametrize("others", [1, 4])
 def test_downloads_of_one_file_at_once_fetch_it_once(file, place, stand_in, others):
     stand_in.faults.rate = 1e6
