@@ -188,9 +188,9 @@ def _pulled(text: str, name: str, quant: str | None, file: str | None = None) ->
     entry = load_catalog().get(name)
     missing = [path for path in (unit.target, unit.drafter) if path and not path.exists()]
     if missing:
+        again = f"gemmachat pull {text} gets it again, " if unit.manifest.target.repo else ""
         raise DamagedFileError(
-            f"{missing[0]} is gone: gemmachat pull {text} gets it again, gemmachat rm "
-            f"{unit.reference} removes the rest"
+            f"{missing[0]} is gone: {again}gemmachat rm {unit.reference} removes the rest"
         )
     temperature = None if entry is None else entry.temperature
     return ResolvedModel(unit.reference, unit.target, unit.drafter, None, temperature, unit)

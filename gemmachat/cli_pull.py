@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gemmachat.catalog import load_catalog, meaning, open_shelf, unknown_model
 from gemmachat.completion import complete_known
-from gemmachat.errors import UsageError
+from gemmachat.errors import DamagedFileError, UsageError
 from gemmachat.pull_view import PullView
 from gemmachat.reference import HostedModel, LocalModel, NamedModel
 from gemmachat.shelf import Unit
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gemmachat.pull_events import Progress, PullEvent
     from gemmachat.render import Screen
     from gemmachat.shelf import Shelf
+    from gemmachat.source import ModelSource
 
 
 def pull(
@@ -55,6 +56,10 @@ def pull(
     if reference is None or isinstance(reference, LocalModel):
         raise _not_on_a_hub(model, reference)
     # Before the hub's library is loaded, which takes a moment: most errors are found here.
+    shelf = open_shelf()
+    here = _here(shelf, reference)
+    if isinstance(reference, NamedModel):
+        reference = _place_of(reference, here)
     entry = _entry(reference) if isinstance(reference, NamedModel) else None
 
     from gemmachat.hub import Hub
@@ -65,12 +70,14 @@ def pull(
         screen.json(event.as_json())
 
     view: Progress = tell if as_json else silent if quiet else PullView(screen)
-    shelf, hub = open_shelf(), Hub()
-    choice = _choice(reference, entry, shelf, hub, view)
+    hub = Hub()
+    choice = _choice(reference, entry, here, hub, view)
     if choice.reason is not None and not (quiet or as_json):
         screen.note(choice.reason)
     source = choice.source
-    before = shelf.find(source.name, source.quant)
+    before = _here(shelf, NamedModel(source.name, source.quant))
+    if isinstance(reference, HostedModel):
+        _check_place(source, before)
     try:
         manifest = fetch(source, shelf.folder(source.name, source.quant), hub, view)
     except KeyboardInterrupt:
@@ -78,6 +85,8 @@ def pull(
         if not quiet:
             screen.note("stopped; the same command goes on from here")
         raise
+    finally:
+        screen.progress("")
     unit = Unit(shelf.folder(source.name, source.quant), manifest)
     if as_json:
         screen.json(
@@ -86,7 +95,6 @@ def pull(
             | asdict(manifest)
         )
     elif not quiet:
-        screen.progress("")
         screen.result(_summary(unit, unchanged=before == unit, offline=hub.offline))
         screen.note(f"Chat with it: gemmachat run {unit.reference}")
 
@@ -112,20 +120,42 @@ def _entry(reference: NamedModel) -> CatalogEntry:
     return entry
 
 
+def _here(shelf: Shelf, reference: NamedModel | HostedModel) -> Unit | None:
+    """The unit that is here; one with a damaged manifest is pulled anew."""
+    try:
+        return shelf.find(reference.name, reference.quant)
+    except DamagedFileError:
+        return None
+
+
+def _place_of(reference: NamedModel, here: Unit | None) -> NamedModel | HostedModel:
+    """A name that only the shelf knows stands for the place that the model was pulled from."""
+    if here is None or reference.name in load_catalog():
+        return reference
+    origin = here.manifest.target
+    if origin.repo is None or origin.path is None:
+        raise UsageError(f"{here.reference} was imported: there is nothing to pull")
+    place = HostedModel(origin.repo, origin.path, here.manifest.quant)
+    return place if place.name == reference.name else reference
+
+
 def _choice(
     reference: NamedModel | HostedModel,
     entry: CatalogEntry | None,
-    shelf: Shelf,
+    here: Unit | None,
     hub: Hub,
     view: Progress,
 ) -> Choice:
     from gemmachat.memory import available_memory
-    from gemmachat.pull_choice import Choice, choose_of_catalog, choose_of_repository
+    from gemmachat.pull_choice import Choice, choose_again, choose_of_catalog, choose_of_repository
 
-    here = shelf.find(reference.name, reference.quant)
     if isinstance(reference, HostedModel):
-        choice = choose_of_repository(reference, hub, available_memory(), view)
-        return _check_place(choice, shelf)
+        path = here.manifest.target.path if here else None
+        if here and path is not None and reference.file in (None, path):
+            if hub.offline:
+                return choose_again(here.manifest)
+            reference = replace(reference, file=path)
+        return choose_of_repository(reference, hub, available_memory(), view)
     assert entry is not None
     quant = reference.quant or (here.manifest.quant if here else None)
     if quant is not None and quant in entry.quants:
@@ -133,16 +163,13 @@ def _choice(
     return choose_of_catalog(entry, hub, available_memory(), view)
 
 
-def _check_place(choice: Choice, shelf: Shelf) -> Choice:
+def _check_place(source: ModelSource, here: Unit | None) -> None:
     """Two files of a repository with one quantization would have one place."""
-    source = choice.source
-    here = shelf.find(source.name, source.quant)
     if here is not None and here.manifest.target.path != source.target.path:
         raise UsageError(
             f"{here.reference} holds {here.manifest.target.path} of that repository: remove it "
             f"first, with gemmachat rm {here.reference}"
         )
-    return choice
 
 
 def _summary(unit: Unit, *, unchanged: bool, offline: bool) -> str:

@@ -33,7 +33,7 @@ def is_plain_path(path: str) -> bool:
 def is_repository(name: str) -> bool:
     """Whether this is OWNER/NAME of a repository."""
     return (
-        len(name) <= MAX_NAME
+        len(name) < MAX_NAME  # as a name on the shelf it is one character longer
         and _REPOSITORY.fullmatch(name) is not None
         and ".." not in name
         and "--" not in name

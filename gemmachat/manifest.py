@@ -84,7 +84,8 @@ class Manifest:
         except (ValueError, RecursionError) as error:  # of JSON and UTF-8 too
             what = error if str(error) else "is no JSON"
             raise DamagedFileError(
-                f"the manifest {path} is damaged: {what}; pull the model again"
+                f"the manifest {path} is damaged: {what}; pull {folder.parent.name}:{folder.name} "
+                "again, or remove it with gemmachat rm"
             ) from None
 
     def write(self, folder: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gemmachat.catalog_entry import CatalogEntry, QuantFile
 from gemmachat.errors import MemoryLimitError, NotFoundError
 from gemmachat.hub import Hub, HubFile
+from gemmachat.manifest import Manifest
 from gemmachat.pull_events import Progress, silent
 from gemmachat.reference import UNKNOWN_QUANT, HostedModel, quant_in
 from gemmachat.source import HubPath, ModelSource
@@ -93,6 +94,14 @@ def choose_of_repository(
         chosen, reason = _best(f"hf:{model.repo}", quantized or candidates, available)
     places = tuple(HubPath(file.repo, file.path) for file in drafters)
     return Choice(ModelSource(model.name, chosen.quant, chosen.path, places), reason)
+
+
+def choose_again(manifest: Manifest) -> Choice:
+    """Choose what was pulled before, without asking a hub."""
+    target, *drafters = (
+        HubPath(file.repo, file.path) for file in manifest.files if file.repo and file.path
+    )
+    return Choice(ModelSource(manifest.name, manifest.quant, target, tuple(drafters)), None)
 
 
 def _size(file: QuantFile, hub: Hub, progress: Progress) -> int | NotFoundError:

@@ -44,8 +44,8 @@ class HostedModel:
 
     @property
     def name(self) -> str:
-        """The name under which it lies on the shelf."""
-        return self.repo.replace("/", "_").lower()
+        """The name under which it lies on the shelf: no other place has it (see `is_repository`)."""
+        return self.repo.replace("/", "--").lower()
 
 
 @dataclass(frozen=True, slots=True)

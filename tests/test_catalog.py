@@ -258,7 +258,7 @@ def test_alias_resolves_to_its_model(models: Path) -> None:
 
 
 def test_hub_place_resolves_to_what_was_pulled_from_it(models: Path) -> None:
-    unit = shelve(models, "me_mine", "Q4_0", path="a/mine-Q4_0.gguf")
+    unit = shelve(models, "me--mine", "Q4_0", path="a/mine-Q4_0.gguf")
     for text in ("hf:me/mine", "hf:Me/Mine:q4_0", "hf:me/mine:a/mine-Q4_0.gguf"):
         assert resolve(text).unit == unit
     with pytest.raises(NotFoundError, match=r"pull hf:me/mine:b-Q4_0\.gguf"):

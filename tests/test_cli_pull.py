@@ -152,7 +152,7 @@ def test_repository_gives_its_target_and_its_drafter(
     done = command("pull", "hf:me/mine")
     assert done.code == 0, done.err
     assert "Q8_0 of Q4_0, Q8_0" in done.err
-    unit = Shelf(models).find("me_mine")
+    unit = Shelf(models).find("me--mine")
     assert unit is not None
     assert [file.path for file in unit.manifest.files] == ["mine-Q8_0.gguf", "mtp-mine.gguf"]
     engine = FakeEngine()
@@ -167,7 +167,7 @@ def test_quantization_or_file_of_a_repository_is_taken_as_named(
     done = command("pull", f"hf:me/mine:{which}")
     assert done.code == 0, done.err
     assert " of memory " not in done.err
-    assert Shelf(models).find("me_mine", "Q4_0") is not None
+    assert Shelf(models).find("me--mine", "Q4_0") is not None
 
 
 def test_drafters_of_eight_bits_come_before_others(
@@ -183,7 +183,7 @@ def test_drafters_of_eight_bits_come_before_others(
         },
     )
     assert command("pull", "hf:me/two").code == 0
-    unit = Shelf(models).find("me_two")
+    unit = Shelf(models).find("me--two")
     assert unit is not None
     assert unit.manifest.files[1].path == "MTP/mtp-two-Q8_0.gguf"
 
@@ -206,7 +206,50 @@ def test_two_files_of_one_quantization_do_not_replace_each_other(
     assert command("pull", "hf:me/two:a-Q8_0.gguf").code == 0
     done = command("pull", "hf:me/two:b-Q8_0.gguf")
     assert done.code == 2
-    assert "gemmachat rm me_two:q8_0" in done.err
+    assert "gemmachat rm me--two:q8_0" in done.err
+
+
+def test_pulled_repository_stays_in_its_quantization_and_needs_no_hub_offline(
+    command: Command, server: StandIn, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command("pull", "hf:me/mine:q4_0")
+    give_memory(monkeypatch, 10**11)
+    for name in ("hf:me/mine", "me--mine", "me--mine:q4_0"):
+        done = command("pull", name)
+        assert (done.code, done.out) == (0, "me--mine:q4_0 is as the hub has it\n")
+    assert len(Shelf(models).units()[0]) == 1
+    server.requests.clear()
+    monkeypatch.setattr("gemmachat.hub.constants.HF_HUB_OFFLINE", True)
+    done = command("pull", "hf:me/mine")
+    assert (done.code, done.out) == (
+        0,
+        "me--mine:q4_0 is here; offline it was compared with no hub\n",
+    )
+    assert command("pull", "hf:me/mine:q8_0").code == 3
+    assert server.requests == []
+
+
+def test_imported_model_cannot_be_pulled(command: Command, models: Path) -> None:
+    command("import", str(TARGET), "--name", "own")
+    done = command("pull", "own")
+    assert (done.code, "own:q8_0 was imported" in done.err) == (2, True)
+    next(models.rglob("*.gguf")).unlink()
+    assert "gemmachat pull" not in command("run", "own", "hi").err
+
+
+@pytest.mark.parametrize("name", ["mine:q8_0", "hf:me/mine:q8_0"])
+def test_damaged_manifest_is_made_anew(
+    command: Command, server: StandIn, models: Path, name: str
+) -> None:
+    command("pull", name)
+    (manifest,) = models.rglob(MANIFEST)
+    manifest.write_text("{}")
+    server.requests.clear()
+    done = command("pull", name)
+    assert done.code == 0, done.err
+    assert "is damaged" in done.err
+    assert command("verify").code == 0
+    assert server.of("cdn") == []
 
 
 # ---- what is refused -----------------------------------------------------------------------------
@@ -263,6 +306,23 @@ def test_events_for_programs_are_one_object_a_line(
     assert (last["kind"], last["model"]) == ("pulled", "mine:q8_0")
     assert last["folder"] == str(models / "mine" / "q8_0")
     assert [file["role"] for file in last["files"]] == ["target", "drafter"]
+
+
+def test_error_does_not_share_a_line_with_the_progress(
+    command: Command,
+    server: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    server.faults.change = lambda data: data[:-1] + b"?"
+    done = command("pull", "mine:q8_0")
+    assert done.code == 4
+    before, _, error = done.err.rpartition("\r\x1b[K")
+    assert "mine-Q8_0.gguf" in before
+    assert error.startswith("\x1b[1;31merror:")
 
 
 def test_durations() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gemmachat.errors import UsageError
+from gemmachat.file_names import is_plain_name, is_repository
 from gemmachat.reference import (
     HostedModel,
     LocalModel,
@@ -88,3 +89,13 @@ def test_names_for_the_shelf_are_plain_names_of_folders(text: str) -> None:
 )
 def test_quantization_is_read_from_the_name_of_a_file(file: str, quant: str) -> None:
     assert quant_in(file) == quant
+
+
+def test_places_on_a_hub_do_not_share_a_name_on_the_shelf() -> None:
+    repos = ("a/b_c", "a_b/c", "a.b/c", "a/b.c", "a/b-c", "a-b/c", "a-/b")
+    assert len({HostedModel(repo, None, None).name for repo in repos}) == len(repos)
+    assert HostedModel("Me/Mine", None, None).name == HostedModel("me/mine", None, None).name
+    longest = f"a/{'b' * 197}"
+    assert is_repository(longest)
+    assert not is_repository(f"{longest}b")
+    assert is_plain_name(HostedModel(longest, None, None).name)
