@@ -67,6 +67,8 @@ def load_catalog(path: Path | None = None) -> dict[str, CatalogEntry]:
     for name, entry in {} if own is None else _read_catalog(own).items():
         if entry.embedded is not None:
             raise DamagedFileError(f"{own}: model {name!r} is not embedded: give it 'quants'")
+        if name in catalog and catalog[name].embedded is not None:
+            raise DamagedFileError(f"{own}: model {name!r} is embedded: choose another name")
         catalog[name] = entry
     return catalog
 
@@ -76,7 +78,7 @@ def _read_catalog(path: Path) -> dict[str, CatalogEntry]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise NotFoundError(f"the model catalog {path} is missing: reinstall gemmachat") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of UTF-8 and of endless numbers too
         raise DamagedFileError(f"{path} is not valid TOML: {error}") from error
     return {name: parse_entry(path, name, table) for name, table in tables.items()}
 
@@ -163,7 +165,8 @@ def _resolve(text: str) -> ResolvedModel:
             return _embedded(entry, reference.quant)
         if entry is not None or _is_on_shelf(reference.name):
             return _pulled(text, reference.name, reference.quant)
-    return _local(reference.path if isinstance(reference, LocalModel) else text)
+    meant = known_aliases().get(text, text)
+    return _local(reference.path if isinstance(reference, LocalModel) else meant)
 
 
 def _embedded(entry: CatalogEntry, quant: str | None) -> ResolvedModel:

@@ -37,6 +37,7 @@ from gemmachat.pull_events import Progress, silent
 from gemmachat.source import HubPath
 
 _MAX_FILES = 20_000
+_MAX_PAGES = 1000
 _MAX_BYTES = 1 << 50
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT_BLOB = re.compile(r"[0-9a-f]{40}")
@@ -176,12 +177,15 @@ class Hub:
                 files.append(_file(repo, path, commit, size, etag))
         return tuple(files)
 
-    def _entries(self, url: str | None, repo: str) -> Iterator[dict[str, Any]]:
-        while url:
-            page, url = get_json(url, self._headers, repo)
+    def _entries(self, url: str, repo: str) -> Iterator[dict[str, Any]]:
+        for _ in range(_MAX_PAGES):
+            page, following = get_json(url, self._headers, repo)
             if not isinstance(page, list) or not page:
                 return
             yield from (entry for entry in page if isinstance(entry, dict))
+            if not following:
+                return
+            url = following
 
 
 @cache

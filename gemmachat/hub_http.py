@@ -236,7 +236,7 @@ def _asked_wait(headers: httpx2.Headers) -> float | None:
     if text:
         try:
             date = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         aware = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
         return max((aware - datetime.now(timezone.utc)).total_seconds(), 0.0)

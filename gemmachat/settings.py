@@ -67,7 +67,7 @@ def read_config() -> Settings:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, NotFoundError):  # no file, or no home for one
         return Settings()
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of UTF-8 and of endless numbers too
         raise UsageError(f"{path} is not valid TOML: {error}") from error
     if unknown := sorted(values.keys() - {"model", "models_folder"}):
         raise UsageError(

@@ -44,6 +44,9 @@ def import_model(
             f"{name[:100]!r} cannot be the name of a model: use a-z, 0-9, '.', '_' and '-'"
         )
     quant = _quant_of(headers[0])
+    names = tuple(f"{name}-{quant}{suffix}.gguf" for suffix in ("", "-drafter"))
+    if not all(map(is_plain_name, names)):
+        raise UsageError(f"{name[:100]!r} is too long for the name of a model: choose another one")
     folder = shelf.folder(name, quant)
     if shelf.find(name, quant) is not None:
         raise UsageError(
@@ -60,10 +63,10 @@ def import_model(
         progress(done, total)
 
     with unit_lock(folder):
-        roles: tuple[tuple[Role, str], ...] = (("target", ""), ("drafter", "-drafter"))
+        roles: tuple[Role, ...] = ("target", "drafter")
         files = tuple(
-            _take(header.path, folder, role, f"{name}-{quant}{suffix}.gguf", moved)
-            for (role, suffix), header in zip(roles, headers, strict=False)
+            _take(header.path, folder, role, file, moved)
+            for role, file, header in zip(roles, names, headers, strict=False)
         )
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         manifest = Manifest(name, quant, files, now)

@@ -112,6 +112,7 @@ def test_hosted_entry_is_read(tmp_path: Path) -> None:
     [
         ("[demo]", "[demo", "not valid TOML"),
         ("[demo]", f"x = {'[' * 100_000}", "not valid TOML"),
+        ("[demo]", f"x = {'1' * 5000}", "not valid TOML"),
         ("[demo]", '["../demo"]', "has a name"),
         ("[demo]", '["con"]', "has a name"),
         ("[demo]", f"[{'x' * 300}]", "has a name"),
@@ -187,6 +188,9 @@ def test_users_own_models_join_the_catalog_and_have_the_say(models: Path, tmp_pa
     own.write_text(EMBEDDED)
     with pytest.raises(DamagedFileError, match="'demo' is not embedded"):
         load_catalog()
+    own.write_text(HOSTED.replace("[mine", "[tiny"))
+    with pytest.raises(DamagedFileError, match="'tiny' is embedded: choose another name"):
+        load_catalog()
     own.write_text("[x")
     with pytest.raises(DamagedFileError, match=f"{own} is not valid TOML"):
         load_catalog()
@@ -255,6 +259,12 @@ def test_alias_resolves_to_its_model(models: Path) -> None:
     set_alias(models, "demo", "tiny")
     assert resolve("fast").target == unit.target
     assert resolve("demo").name == "tiny"
+
+
+def test_alias_of_what_is_gone_says_what_it_stood_for(models: Path) -> None:
+    set_alias(models, "fast", "mine:q4_0")
+    with pytest.raises(NotFoundError, match="no model 'mine:q4_0'"):
+        resolve("fast")
 
 
 def test_hub_place_resolves_to_what_was_pulled_from_it(models: Path) -> None:

@@ -283,9 +283,10 @@ def test_a_wait_that_the_server_asks_for_is_kept(file, place, stand_in, monkeypa
         ("cdn GET", 503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}),
         ("hub GET", 429, limit),
         ("cdn GET", 429, {"Retry-After": "nonsense"}),
+        ("cdn GET", 429, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 +99999999999999999999"}),
     ]
     download(file, place, Hub(replace(QUICK, tries=9, first_wait_s=0.5, longest_wait_s=60)))
-    assert waits == [7.0, 9.0, 0.0, 0.5 * 2**3]  # the hub is asked before its CDN
+    assert waits == [7.0, 9.0, 0.0, 0.5 * 2**3, 0.5 * 2**4]  # the hub is asked before its CDN
 
 
 def test_a_wait_that_is_too_long_ends_it(file, place, hub, stand_in):

@@ -163,6 +163,20 @@ def test_pages_without_end_are_cut_off(stand_in, hub, monkeypatch):
     assert len(hub.listing(REPO)) == 50
 
 
+def test_pages_without_entries_and_without_end_are_cut_off(stand_in, hub, monkeypatch):
+    monkeypatch.setattr("gemmachat.hub._MAX_PAGES", 5)
+    monkeypatch.setattr(
+        "hub_server._Handler._answer_api",
+        lambda self, token: (
+            self._send_json({"sha": "1" * 40}, {})
+            if "/revision/" in self.path
+            else self._send_json([7], {"Link": f'<{stand_in.endpoint}{self.path}>; rel="next"'})
+        ),
+    )
+    assert hub.listing(REPO) == ()
+    assert len(stand_in.of("hub")) == 1 + 5
+
+
 @pytest.mark.parametrize(
     ("path", "revision", "word"),
     [("missing.gguf", "main", "file"), (PATH, "v9", "revision"), (PATH, "1" * 40, "revision")],
@@ -320,7 +334,14 @@ def test_nothing_is_told_about_what_else_is_installed(stand_in, hub):
     assert not [r for r in stand_in.requests if "harness" in r.path]
 
 
-def test_commands_that_need_no_hub_do_not_load_its_library():
-    script = "import sys, gemmachat.cli; print('huggingface_hub' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    assert shown.stdout.strip() == b"False"
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["list"], ["show", "e2b"], ["verify"], ["pull", "nothing"]]
+)
+def test_commands_that_need_no_hub_do_not_load_its_library(arguments, models):
+    script = (
+        "import sys; from gemmachat import cli; cli.main(sys.argv[1:]); "
+        "sys.exit(' '.join({'huggingface_hub', 'httpx2', 'numpy'} & set(sys.modules)) or 0)"
+    )
+    command = [sys.executable, "-c", script, *arguments]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr

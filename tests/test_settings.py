@@ -61,6 +61,7 @@ def test_relative_platform_folders_count_as_unset(
     ("text", "said"),
     [
         ("model = ", "is not valid TOML"),
+        (f"model = {'1' * 5000}", "is not valid TOML"),
         ("model = 1", "model must be a text in quotes"),
         ('model = ""', "model must be a text in quotes"),
         ('models = "x"', "unknown key 'models': model and models_folder are known"),

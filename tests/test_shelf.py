@@ -366,6 +366,8 @@ def test_place_that_is_taken_and_name_that_is_none_are_refused(tmp_path: Path) -
     for name in ("../x", "X", "a/b", "", "con"):
         with pytest.raises(UsageError, match="cannot be the name"):
             import_model(shelf, target, None, name, quiet)
+    with pytest.raises(UsageError, match="too long"):
+        import_model(shelf, target, None, "x" * 190, quiet)
     assert shelf.units() == ([unit], [])
 
 
