@@ -30,6 +30,7 @@ from gemmachat.table import size_text
 
 if TYPE_CHECKING:
     from gemmachat.render import Screen
+    from gemmachat.shelf import Unit
 
 ModelHere = Annotated[
     list[str],
@@ -169,6 +170,8 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
                 screen.result(f"{unit.reference}: {len(unit.manifest.files)} files are right")
             for item in wrong:
                 screen.result(f"{unit.reference}: {item.file} is damaged: {item.problem}")
+            if wrong:
+                screen.note(_remedy(unit))
         for problem in problems:
             screen.error(str(problem))
         if not units and not problems:
@@ -301,6 +304,13 @@ def _ask(screen: Screen, question: str, yes: bool) -> None:
     if (answer or "").strip().lower() not in ("y", "yes"):
         screen.note("nothing was removed")
         raise typer.Exit(1)
+
+
+def _remedy(unit: Unit) -> str:
+    again = f"then gemmachat pull {unit.reference} gets it again"
+    if unit.manifest.target.repo is None:
+        again = "then it can be imported again"
+    return f"gemmachat rm {unit.reference} removes it, {again}"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -44,7 +44,7 @@ class HostedModel:
 
     @property
     def name(self) -> str:
-        """The name under which it lies on the shelf: no other place has it (see `is_repository`)."""
+        """The name under which it lies on the shelf. No repository has `--` in its own."""
         return self.repo.replace("/", "--").lower()
 
 

@@ -260,6 +260,7 @@ def test_verify_of_damaged_models_ends_with_4(command: Command, models: Path) ->
     assert done.code == 4
     assert done.out.startswith("e2b:q4_0: e2b.gguf is damaged: its SHA-256 is")
     assert "e4b" in done.err
+    assert "gemmachat rm e2b:q4_0 removes it, then gemmachat pull e2b:q4_0 gets it" in done.err
     report = json.loads(command("verify", "--json").out)
     assert report["ok"] is False
     assert [file["problem"] is None for file in report["files"]] == [False, True]
