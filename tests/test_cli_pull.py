@@ -19,7 +19,9 @@ from hub_settings import environment
 from gemmachat import memory
 from gemmachat.file_lock import locked
 from gemmachat.manifest import MANIFEST
-from gemmachat.pull_view import duration_text
+from gemmachat.pull_events import PullEvent
+from gemmachat.pull_view import PullView, duration_text
+from gemmachat.render import Screen
 from gemmachat.shelf import Shelf
 
 CATALOG = """
@@ -306,6 +308,23 @@ def test_events_for_programs_are_one_object_a_line(
     assert (last["kind"], last["model"]) == ("pulled", "mine:q8_0")
     assert last["folder"] == str(models / "mine" / "q8_0")
     assert [file["role"] for file in last["files"]] == ["target", "drafter"]
+
+
+def test_progress_off_a_terminal_is_a_plain_line_now_and_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = PullView(Screen())
+    for done in (500_000_000, 510_000_000):
+        view(PullEvent("fetch", "a.gguf", done, 10**9, rate=1e6, seconds=500))
+    view(PullEvent("retry", "a.gguf", seconds=2, text="the connection ended early"))
+    view(PullEvent("ready", "a.gguf", 10**9, 10**9))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "[========........] 50% 500.0 MB of 1.00 GB, 1.0 MB/s, 8 min 20 s left: a.gguf",
+        "the connection ended early; again in 2 s",
+        "a.gguf: 1.00 GB, complete and right",
+    ]
 
 
 def test_error_does_not_share_a_line_with_the_progress(
