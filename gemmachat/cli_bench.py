@@ -11,8 +11,16 @@ import typer
 
 from gemmachat import cli_shared
 from gemmachat.bench_sweep import Sweep, parse_sweep
-from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, resolve
-from gemmachat.cli_shared import Draft, Drafter, JsonReport, Threads, draft_policy, plain_number
+from gemmachat.catalog import ResolvedModel
+from gemmachat.cli_shared import (
+    Draft,
+    Drafter,
+    JsonReport,
+    Model,
+    Threads,
+    draft_policy,
+    plain_number,
+)
 from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import INTERRUPTED, on_interrupt
@@ -25,11 +33,12 @@ from gemmachat.session import DraftPolicy
 if TYPE_CHECKING:
     from gemmachat.bench import Plan, Side
     from gemmachat.bench_prompts import BenchPrompt
+    from gemmachat.engine import Engine
 
 
 def bench(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL")] = DEFAULT_MODEL,
+    model: Model = None,
     drafter: Drafter = None,
     draft: Draft = "auto",
     exact: Annotated[
@@ -98,7 +107,7 @@ def bench(
     whether greedy texts agree with the target alone. Ctrl-C prints what is done by then.
     """
     screen: Screen = context.obj
-    resolved = resolve(model, drafter)
+    resolved, _ = cli_shared.find_model(model, drafter)
     policy = _compared(draft, resolved)
     temperatures = _temperatures(temperature)
     swept = None if sweep is None else parse_sweep(sweep)
@@ -108,13 +117,14 @@ def bench(
     picture = _picture(plot)
     chosen = _prompts(prompts, kinds)
 
+    n_ctx = ctx or resolved.context
     with ExitStack() as stack:
-        sides = _open_sides(resolved, policy, threads, swept, stack)
+        sides = _open_sides(resolved, policy, threads, swept, stack, n_ctx=n_ctx, exact=exact)
         plan = _plan(
             sides,
             chosen,
             temperatures,
-            n_ctx=ctx or resolved.context,
+            n_ctx=n_ctx,
             repeats=repeats,
             max_tokens=tokens,
             exact=exact,
@@ -213,19 +223,25 @@ def _open_sides(
     threads: int | None,
     swept: Sweep | None,
     stack: ExitStack,
+    *,
+    n_ctx: int | None,
+    exact: bool,
 ) -> tuple[Side, ...]:
     from gemmachat.bench import Side
+
+    def open_engine(threads: int | None) -> Engine:
+        return stack.enter_context(cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact))
 
     if swept is not None and swept.what == "threads":
         return tuple(
             Side(
                 str(value),
-                stack.enter_context(cli_shared.open_engine(model, value)),
+                open_engine(value),
                 policy,
             )
             for value in swept.values
         )
-    engine = stack.enter_context(cli_shared.open_engine(model, threads))
+    engine = open_engine(threads)
     drafts: tuple[DraftPolicy, ...] = ("off", policy)
     if swept is not None:
         drafts = tuple(value or "off" for value in swept.values)

@@ -21,6 +21,8 @@ from gemmachat.bridge_session import SessionHandle
 from gemmachat.cluster_worker import ClusterWorker
 from gemmachat.errors import DamagedFileError, UsageError
 from gemmachat.gguf_info import check_pair, read_header, suppressed_tokens
+from gemmachat.gguf_model import read_shape
+from gemmachat.memory import Room, available_memory
 from gemmachat.native import installed_version
 from gemmachat.native_structs import FLASH_ATTENTION, KV_TYPES, NativeSchedule, SessionParams
 from gemmachat.processors import default_threads
@@ -50,11 +52,13 @@ class Engine:
         suppressed: tuple[int, ...] = (),
         schedule_files: Mapping[bool, Path | None],
         cluster_worker: ClusterWorker | None = None,
+        room: Room | None = None,
     ) -> None:
         self._handle = handle
         self._threads = threads
         self._schedule_files = schedule_files  # by whether the drafter's head has clusters
         self._cluster_worker = cluster_worker
+        self._room = room
         self.vocab: Vocab = ModelVocab(handle)
         self.model_name = target.stem
         self.context_length = handle.context_length()
@@ -72,9 +76,14 @@ class Engine:
         drafter: Path | str | None = None,
         *,
         threads: int | None = None,
+        n_ctx: int | None = None,
+        exact: bool = False,
+        force: bool = False,
     ) -> Engine:
         """Check both files' headers and load them; passes run on `threads` threads.
 
+        Models that would not fit in memory with a session of `n_ctx` tokens, `exact` or not, are
+        refused, and so are larger sessions later; with `force` nothing is.
         Where a drafter would gain by clusters of its tokens and its file has none, they are
         computed in the background and kept for the next time.
         Raises `NotFoundError`, `DamagedFileError` or `PairMismatchError`, before native code has
@@ -90,6 +99,10 @@ class Engine:
         header = read_header(target)
         drafter_header = None if drafter is None else read_header(drafter)
         check_pair(header, drafter_header)
+        room = None if force else Room(header, drafter_header, available_memory())
+        if room is not None:
+            longest = read_shape(header).context
+            room.require(min(n_ctx or DEFAULT_CONTEXT, longest), exact=exact)
         handle = EngineHandle(target, drafter)
         try:
             for checked in filter(None, (header, drafter_header)):
@@ -114,6 +127,7 @@ class Engine:
                     for clustered in (False, True)
                 },
                 cluster_worker=_clusters(handle, drafter_header),
+                room=room,
             )
         except BaseException:
             handle.free()
@@ -154,6 +168,8 @@ class Engine:
             raise UsageError(f"kv_type must be one of {', '.join(KV_TYPES)}, not {kv_type}")
         if kv_type != "f16" and flash_attention is False:
             raise UsageError(f"keys and values as {kv_type} need flash attention")
+        if self._room is not None:
+            self._room.require(n_ctx, exact=exact, kv_type=kv_type, flash_attention=flash_attention)
         # Decided once: a worker may have the clusters any moment.
         clustered = not dense_head and self._handle.has_clusters()
         params = SessionParams(

@@ -47,6 +47,7 @@ class ModelShape:
     shared_kv_layers: int
     per_layer_input: int
     experts: int
+    experts_used: int  # by a token
     expert_feed_forward: tuple[int, ...]
 
     @property
@@ -184,6 +185,7 @@ def read_shape(info: GgufInfo) -> ModelShape:
             "embedding_length_per_layer_input", default=0 if drafter else None, minimum=0
         ),
         experts=experts,
+        experts_used=_experts_used(keys, layers, experts),
         expert_feed_forward=(
             keys.counts("expert_feed_forward_length", layers) if experts else (0,) * layers
         ),
@@ -191,7 +193,6 @@ def read_shape(info: GgufInfo) -> ModelShape:
     if shape.layers != layers:
         raise keys.damaged(f"describes the attention of {shape.layers} layers, but has {layers}")
     _check_attention(keys, shape)
-    _check_experts(keys, layers, experts)
     _check_numbers(keys)
     if drafter:
         _check_drafter(keys, shape)
@@ -226,15 +227,16 @@ def _check_attention(keys: Keys, shape: ModelShape) -> None:
         raise keys.damaged("does not end with a sliding and a full attention layer")
 
 
-def _check_experts(keys: Keys, layers: int, experts: int) -> None:
+def _experts_used(keys: Keys, layers: int, experts: int) -> int:
     minimum = 1 if experts else 0
     default = None if experts else 0
-    used = keys.counts("expert_used_count", layers, default=default, minimum=minimum)
+    used = max(keys.counts("expert_used_count", layers, default=default, minimum=minimum))
     groups = keys.count("expert_group_count", default=0, minimum=0)
-    if max(used) > experts or groups:
+    if used > experts or groups:
         raise keys.damaged(
-            f"uses {max(used)} experts in {groups} groups, which {experts} experts do not allow"
+            f"uses {used} experts in {groups} groups, which {experts} experts do not allow"
         )
+    return used
 
 
 def _check_numbers(keys: Keys) -> None:

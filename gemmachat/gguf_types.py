@@ -114,6 +114,13 @@ class GgufInfo:
         name = self.metadata.get("general.architecture")
         return name if isinstance(name, str) else ""
 
+    def array_length(self, key: str) -> int:
+        """How many items the array under that key has; 0 where there is none."""
+        value = self.metadata.get(key)
+        if isinstance(value, ArrayInfo):
+            return value.length
+        return len(value) if isinstance(value, tuple) else 0
+
 
 def quoted(name: object, limit: int = 120) -> str:
     """`name` in quotes and cut to `limit`; what cannot be printed shows as `<U+XXXX>`."""

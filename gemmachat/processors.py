@@ -14,8 +14,9 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+
+from gemmachat import cgroup
 
 _ROOT = Path("/")
 
@@ -32,7 +33,7 @@ def default_threads(root: Path = _ROOT) -> int:
     except AttributeError:
         return os.cpu_count() or 1
     cores = _physical_cores(allowed, root)
-    return max(min(cores, *_cgroup_limits(root)), 1) if cores else 1
+    return max(min([cores, *cgroup.processors(root)]), 1) if cores else 1
 
 
 def processor_name() -> str:
@@ -54,51 +55,11 @@ def _physical_cores(processors: set[int], root: Path) -> int:
     return len(cores)
 
 
-def _cgroup_limits(root: Path) -> Iterator[int]:
-    """Whole processors that each cgroup above this process grants it.
-
-    Linux documentation: admin-guide/cgroup-v2, "cpu.max"; scheduler/sched-bwc for version 1.
-    """
-    yield sys.maxsize
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, path = (*line.split(":", 2), "", "")[:3]
-        if controllers == "":
-            mount = root / "sys/fs/cgroup"
-        elif "cpu" in controllers.split(","):
-            mount = root / "sys/fs/cgroup/cpu"
-        else:
-            continue
-        here = mount / path.lstrip("/")
-        for folder in (here, *here.parents):
-            quota = _quota(folder)
-            if quota is not None:
-                yield quota
-            if folder == mount:
-                break
-
-
-def _quota(folder: Path) -> int | None:
-    """None: as much as there is."""
-    fields = (_first_line(folder / "cpu.max") or "").split()
-    if not fields:
-        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        fields = [_first_line(folder / name) or "" for name in names]
-    try:
-        quota, period = (int(field) for field in fields)
-    except ValueError:
-        return None
-    return max(quota // period, 1) if quota > 0 and period > 0 else None
-
-
 def _first_line(path: Path) -> str | None:
-    return next(iter(_lines(path)), None)
-
-
-def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(iter(path.read_text(encoding="utf-8", errors="replace").splitlines()), None)
     except OSError:
-        return []
+        return None
 
 
 def _mac_cores() -> int:

@@ -20,7 +20,7 @@ from fakes import FakeEngine
 from gemmachat import cli, cli_shared
 engine = FakeEngine({answers})
 engine.hang_at = {hang_at}
-cli_shared.open_engine = lambda model, threads=None: engine
+cli_shared.open_engine = lambda model, threads=None, **memory: engine
 sys.exit(cli.main())
 """
 
