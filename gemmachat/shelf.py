@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gemmachat.errors import DamagedFileError, GemmachatError
-from gemmachat.file_names import is_plain_name
 from gemmachat.file_lock import ReadOnlyError, locked
+from gemmachat.file_names import is_plain_name
 from gemmachat.manifest import MANIFEST, Manifest
 
 LAST_USED = "last-used"
