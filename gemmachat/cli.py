@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from gemmachat import (
+    cli_alias,
     cli_bench,
     cli_convert,
     cli_models,
@@ -38,7 +39,7 @@ app.command()(cli_models.rm)
 app.command()(cli_models.verify)
 app.command()(cli_models.prune)
 app.command("import")(cli_models.import_model)
-app.command()(cli_models.alias)
+app.command()(cli_alias.alias)
 app.command()(cli_convert.convert)
 app.command()(cli_bench.bench)
 

@@ -1,4 +1,4 @@
-"""The commands on models that lie on this machine: list, show, rm, verify, prune, import, alias."""
+"""The commands on models that lie on this machine: list, show, rm, verify, prune, import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmachat import cli_shared
-from gemmachat.aliases import read_aliases, remove_alias, set_alias
+from gemmachat.aliases import read_aliases
 from gemmachat.catalog import (
     DEFAULT_MODEL,
     known_aliases,
@@ -21,16 +21,17 @@ from gemmachat.catalog import (
     open_shelf,
     resolve,
 )
-from gemmachat.cli_shared import Drafter, JsonReport, KnownModel, Model
+from gemmachat.cli_shared import Drafter, JsonReport, Model
 from gemmachat.completion import complete_here
-from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
+from gemmachat.errors import DamagedFileError, GemmachatError, UsageError
 from gemmachat.named_units import named_units, only_folder, unit_folders
-from gemmachat.reference import HostedModel, LocalModel, NamedModel, is_model_name
+from gemmachat.reference import NamedModel
 from gemmachat.table import size_text
 
 if TYPE_CHECKING:
     from gemmachat.render import Screen
     from gemmachat.shelf import Unit
+    from gemmachat.shelf_check import FileCheck
 
 ModelHere = Annotated[
     list[str],
@@ -138,7 +139,8 @@ def rm(
 def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonReport = False) -> None:
     """Hash the files of models again.
 
-    They are compared with what was pulled or imported. Ends with 4 if a file is damaged or gone.
+    They are compared with what was pulled or imported. Ends with 4 if a file is damaged or gone,
+    with 1 if another program is changing a model.
     """
     from gemmachat.shelf_check import verify as check
 
@@ -146,6 +148,8 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
     shelf = open_shelf()
     units, problems = shelf.units() if not models else (named_units(shelf, models), [])
     total, done = sum(unit.nbytes for unit in units), 0
+    checks: list[FileCheck] = []
+    busy: dict[str, str] = {}
     with screen.transfer("verifying") as progress:
 
         def hashed(nbytes: int) -> None:
@@ -153,20 +157,26 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
             done += nbytes
             progress(done, total)
 
-        checks = [result for unit in units for result in check(unit, hashed)]
+        for unit in units:
+            try:
+                checks += check(unit, hashed)
+            except GemmachatError as error:
+                busy[unit.reference] = str(error)
     damaged = problems or any(result.problem for result in checks)
     if as_json:
         screen.json(
             {
-                "ok": not damaged,
+                "ok": not damaged and not busy,
                 "files": [asdict(result) for result in checks],
-                "problems": list(map(str, problems)),
+                "problems": [*map(str, problems), *busy.values()],
             }
         )
     else:
         for unit in units:
             wrong = [item for item in checks if item.model == unit.reference and item.problem]
-            if not wrong:
+            if unit.reference in busy:
+                screen.error(busy[unit.reference])
+            elif not wrong:
                 screen.result(f"{unit.reference}: {len(unit.manifest.files)} files are right")
             for item in wrong:
                 screen.result(f"{unit.reference}: {item.file} is damaged: {item.problem}")
@@ -176,8 +186,8 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
             screen.error(str(problem))
         if not units and not problems:
             screen.note("nothing was pulled yet")
-    if damaged:
-        raise typer.Exit(DamagedFileError.exit_code)
+    if damaged or busy:
+        raise typer.Exit((DamagedFileError if damaged else GemmachatError).exit_code)
 
 
 def prune(context: typer.Context, yes: Yes = False, as_json: JsonReport = False) -> None:
@@ -239,59 +249,6 @@ def import_model(
     else:
         screen.result(f"{unit.reference}: {size_text(unit.nbytes)} in {unit.folder}")
         screen.note(f"Chat with it: gemmachat run {unit.reference}")
-
-
-def alias(
-    context: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The new name.", show_default=False)
-    ] = None,
-    model: KnownModel = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Forget the alias NAME.")] = False,
-    as_json: JsonReport = False,
-) -> None:
-    """Give a MODEL another name. Without MODEL, list the aliases."""
-    screen: Screen = context.obj
-    folder = open_shelf().models
-    if remove:
-        if name is None or model is not None:
-            raise UsageError("--remove needs the NAME of an alias, and no MODEL")
-        remove_alias(folder, name)
-    elif name is not None and model is not None:
-        set_alias(folder, _new_name(name), _meant(model))
-    aliases = read_aliases(folder)
-    if name is not None and model is None and not remove:
-        if name not in aliases:
-            raise NotFoundError(f"there is no alias {name[:100]!r}: gemmachat alias lists them")
-        aliases = {name: aliases[name]}
-    if as_json:
-        screen.json({"aliases": aliases})
-    elif not (remove or model):
-        screen.result(*(f"{alias} -> {meant}" for alias, meant in aliases.items()))
-
-
-def _new_name(name: str) -> str:
-    """A name that is free; raises `UsageError`."""
-    if not is_model_name(name):
-        raise UsageError(f"{name[:100]!r} cannot be a name: use a-z, 0-9, '.', '_' and '-'")
-    if name in load_catalog() or (open_shelf().models / name).is_dir():
-        raise UsageError(f"{name} is the name of a model: choose another one")
-    return name
-
-
-def _meant(text: str) -> str:
-    """What an alias will stand for: no alias itself, and the same in every folder."""
-    reference = meaning(text)
-    if isinstance(reference, LocalModel):
-        return str(resolve(text).target.absolute())
-    if isinstance(reference, NamedModel):
-        known = load_catalog().get(reference.name) or unit_folders(open_shelf(), reference)
-        if known:
-            quant = "" if reference.quant is None else f":{reference.quant.lower()}"
-            return reference.name + quant
-    if isinstance(reference, HostedModel):
-        return known_aliases().get(text, text)
-    return str(resolve(text).target.absolute())  # a file without a separator in its path, or none
 
 
 def _ask(screen: Screen, question: str, yes: bool) -> None:

@@ -14,7 +14,7 @@ from small_models import shelve
 
 from gemmachat import cli, render
 from gemmachat.manifest import MANIFEST
-from gemmachat.shelf import Shelf
+from gemmachat.shelf import Shelf, unit_lock
 
 
 def answered(
@@ -248,6 +248,21 @@ def test_verify_of_sound_models(command: Command, models: Path) -> None:
     )
     assert command("verify", "e4b").out == "e4b:q4_0: 2 files are right\n"
     assert json.loads(command("verify", "--json").out)["ok"] is True
+
+
+def test_verify_goes_on_past_a_model_that_another_program_is_changing(
+    command: Command, models: Path
+) -> None:
+    busy = shelve(models, "e2b", "Q4_0")
+    shelve(models, "e4b", "Q8_0")
+    with unit_lock(busy.folder):
+        done = command("verify")
+        listing = json.loads(command("verify", "--json").out)
+    assert done.code == 1
+    assert "another gemmachat is at work" in done.err
+    assert "e4b:q8_0: 2 files are right" in done.out
+    assert not listing["ok"]
+    assert {item["model"] for item in listing["files"]} == {"e4b:q8_0"}
 
 
 def test_verify_of_damaged_models_ends_with_4(command: Command, models: Path) -> None:
