@@ -142,14 +142,12 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
     They are compared with what was pulled or imported. Ends with 4 if a file is damaged or gone,
     with 1 if another program is changing a model.
     """
-    from gemmachat.shelf_check import verify as check
+    from gemmachat.shelf_check import verify_all
 
     screen: Screen = context.obj
     shelf = open_shelf()
     units, problems = shelf.units() if not models else (named_units(shelf, models), [])
     total, done = sum(unit.nbytes for unit in units), 0
-    checks: list[FileCheck] = []
-    busy: dict[str, str] = {}
     with screen.transfer("verifying") as progress:
 
         def hashed(nbytes: int) -> None:
@@ -157,37 +155,32 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
             done += nbytes
             progress(done, total)
 
-        for unit in units:
-            try:
-                checks += check(unit, hashed)
-            except GemmachatError as error:
-                busy[unit.reference] = str(error)
+        checks, busy = verify_all(units, hashed)
     damaged = problems or any(result.problem for result in checks)
+    said = [*map(str, problems), *busy.values()]
     if as_json:
-        screen.json(
-            {
-                "ok": not damaged and not busy,
-                "files": [asdict(result) for result in checks],
-                "problems": [*map(str, problems), *busy.values()],
-            }
-        )
+        files = [asdict(result) for result in checks]
+        screen.json({"ok": not damaged and not busy, "files": files, "problems": said})
     else:
         for unit in units:
-            wrong = [item for item in checks if item.model == unit.reference and item.problem]
-            if unit.reference in busy:
-                screen.error(busy[unit.reference])
-            elif not wrong:
-                screen.result(f"{unit.reference}: {len(unit.manifest.files)} files are right")
-            for item in wrong:
-                screen.result(f"{unit.reference}: {item.file} is damaged: {item.problem}")
-            if wrong:
-                screen.note(_remedy(unit))
-        for problem in problems:
-            screen.error(str(problem))
+            if unit.reference not in busy:
+                wrong = [item for item in checks if item.model == unit.reference and item.problem]
+                _show_checks(screen, unit, wrong)
+        for problem in said:
+            screen.error(problem)
         if not units and not problems:
             screen.note("nothing was pulled yet")
     if damaged or busy:
         raise typer.Exit((DamagedFileError if damaged else GemmachatError).exit_code)
+
+
+def _show_checks(screen: Screen, unit: Unit, wrong: list[FileCheck]) -> None:
+    if not wrong:
+        screen.result(f"{unit.reference}: {len(unit.manifest.files)} files are right")
+        return
+    for item in wrong:
+        screen.result(f"{unit.reference}: {item.file} is damaged: {item.problem}")
+    screen.note(_remedy(unit))
 
 
 def prune(context: typer.Context, yes: Yes = False, as_json: JsonReport = False) -> None:

@@ -43,6 +43,18 @@ def verify(unit: Unit, hashed: Hashed) -> list[FileCheck]:
     return checks
 
 
+def verify_all(units: list[Unit], hashed: Hashed) -> tuple[list[FileCheck], dict[str, str]]:
+    """Verify units, and tell which of them could not be because another program changes them."""
+    checks: list[FileCheck] = []
+    busy: dict[str, str] = {}
+    for unit in units:
+        try:
+            checks += verify(unit, hashed)
+        except GemmachatError as error:  # noqa: PERF203
+            busy[unit.reference] = str(error)
+    return checks, busy
+
+
 def sha256_of(path: Path, hashed: Hashed) -> str:
     """Return the SHA-256 of a file in hex. Raises `OSError`."""
     digest = hashlib.sha256()
