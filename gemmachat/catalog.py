@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import re
+import difflib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from gemmachat import settings
+from gemmachat.aliases import read_aliases
+from gemmachat.catalog_entry import CatalogEntry, parse_entry
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
+from gemmachat.reference import HostedModel, LocalModel, NamedModel, parse_reference
+from gemmachat.shelf import Shelf, Unit
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -17,42 +20,24 @@ else:
     import tomli as tomllib
 
 DEFAULT_MODEL = "tiny"
+SUGGESTED_MODEL = "e2b"
 
 _PACKAGE = Path(__file__).parent
-_KEYS: dict[str, type] = {
-    "description": str,
-    "embedded": bool,
-    "target": str,
-    "drafter": str,
-    "context": int,
-    "temperature": float,
-}
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.gguf")
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogEntry:
-    """One model of the catalog. `target` and `drafter` are names of files, `context` is tokens."""
-
-    name: str
-    description: str
-    embedded: bool
-    target: str
-    drafter: str
-    context: int
-    temperature: float
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModel:
-    """The files of one model, and what a chat gets when nobody says; None is the usual."""
+    """The files of one model, and what a chat gets when nobody says; None is the usual.
+
+    `unit` is where it lies on the shelf; None if it does not.
+    """
 
     name: str
     target: Path
     drafter: Path | None
     context: int | None
     temperature: float | None
+    unit: Unit | None = None
 
 
 def catalog_path() -> Path:
@@ -61,67 +46,200 @@ def catalog_path() -> Path:
     return installed if installed.exists() else _PACKAGE.parent / "models.toml"
 
 
+def user_catalog_path() -> Path | None:
+    """Where the user's own models.toml is; None if there is none."""
+    try:
+        path = settings.config_folder() / "models.toml"
+    except NotFoundError:  # no home folder
+        return None
+    return path if path.exists() else None
+
+
 def load_catalog(path: Path | None = None) -> dict[str, CatalogEntry]:
-    """Read and validate a catalog.
+    """Read and validate a catalog: without `path` the shipped one and the user's, who has the say.
 
     Raises `NotFoundError`, or `DamagedFileError` that names the entry and what is wrong with it.
     """
-    path = path or catalog_path()
+    if path is not None:
+        return _read_catalog(path)
+    catalog = _read_catalog(catalog_path())
+    own = user_catalog_path()
+    for name, entry in {} if own is None else _read_catalog(own).items():
+        if entry.embedded is not None:
+            raise DamagedFileError(f"{own}: model {name!r} is not embedded: give it 'quants'")
+        if name in catalog and catalog[name].embedded is not None:
+            raise DamagedFileError(f"{own}: model {name!r} is embedded: choose another name")
+        catalog[name] = entry
+    return catalog
+
+
+def _read_catalog(path: Path) -> dict[str, CatalogEntry]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise NotFoundError(f"the model catalog {path} is missing: reinstall gemmachat") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of UTF-8 and of endless numbers too
         raise DamagedFileError(f"{path} is not valid TOML: {error}") from error
-    return {name: _entry(path, name, table) for name, table in tables.items()}
+    return {name: parse_entry(path, name, table) for name, table in tables.items()}
 
 
-def _entry(path: Path, name: str, table: object) -> CatalogEntry:
-    problem = _problem(name, table)
-    if problem or not isinstance(table, dict):
-        raise DamagedFileError(f"{path}: model {name!r} {problem}")
-    return CatalogEntry(name=name, **table)
+def open_shelf() -> Shelf:
+    """The shelf in the models folder that the settings name."""
+    return Shelf(settings.models_folder())
 
 
-def _problem(name: str, table: object) -> str | None:
-    if not _NAME.fullmatch(name):
-        return "has a name that is not made of a-z, 0-9, '.', '_' and '-'"
-    if not isinstance(table, dict):
-        return "is not a table"
-    if unknown := sorted(table.keys() - _KEYS.keys()):
-        return f"has an unknown key {unknown[0]!r}"
-    for key, kind in _KEYS.items():
-        if key not in table:
-            return f"lacks the key {key!r}"
-        if type(table[key]) is not kind:
-            return f"has a {key!r} that is not of type {kind.__name__}"
-    return _bad_value(table)
+def known_aliases() -> dict[str, str]:
+    """Return what every alias stands for."""
+    try:
+        return read_aliases(settings.models_folder())
+    except NotFoundError:  # a user without a home
+        return {}
 
 
-def _bad_value(table: dict[str, Any]) -> str | None:
-    for key in ("target", "drafter"):
-        # A name may not lead out of the model folder.
-        if not _FILE.fullmatch(table[key]):
-            return f"has a {key!r} that is not the plain name of a .gguf file"
-    if table["context"] < 1:
-        return "has a 'context' below 1"
-    if not 0 <= table["temperature"] <= 100:
-        return "has a 'temperature' that is not between 0 and 100"
-    if not table["embedded"]:
-        return "is not embedded, and nothing says where to get it"
-    return None
+def meaning(text: str) -> NamedModel | HostedModel | LocalModel | None:
+    """Return what a MODEL refers to, aliases followed; None if it can be no name of a model."""
+    return parse_reference(known_aliases().get(text, text))
 
 
 def looks_like_model(text: str) -> bool:
     """Whether a lone argument is a MODEL rather than a PROMPT.
 
-    It is when it names a model of the catalog, ends in .gguf, or is a path (with a separator in
-    it) to something that exists.
+    It is when it is a name of the catalog, of a pulled model or an alias, begins with hf:, ends in
+    .gguf, or is a path (with a separator in it) to something that exists.
     """
-    if text in load_catalog() or text.lower().endswith(".gguf"):
+    try:
+        reference = meaning(text)
+    except UsageError:  # hf: and something wrong, which will be said
         return True
-    separators = {os.sep, os.altsep or os.sep}
-    return any(sep in text for sep in separators) and _find(text) is not None
+    if isinstance(reference, NamedModel):
+        return reference.name in load_catalog() or _is_on_shelf(reference.name)
+    if isinstance(reference, LocalModel):
+        return text.lower().endswith(".gguf") or _find(reference.path) is not None
+    return reference is not None
+
+
+def resolve(name: str, drafter: str | None = None) -> ResolvedModel:
+    """Return the files that a MODEL stands for.
+
+    `drafter`, a path, replaces the model's own drafter. Whether the files are sound is checked when
+    they are loaded. Raises `NotFoundError` for a name that is neither known nor a file or that is
+    known and not pulled, and `UsageError` for an empty one.
+    """
+    if name == "" or drafter == "":
+        empty = "MODEL" if name == "" else "--drafter"
+        raise UsageError(f"{empty} is empty: give the path of a GGUF file")
+    model = _resolve(name)
+    if drafter is not None:
+        model = replace(model, drafter=_find(drafter) or Path(drafter))
+    return model
+
+
+def resolve_default(drafter: str | None = None) -> tuple[ResolvedModel, str | None]:
+    """Return the model when none is named, and what the user should know about that.
+
+    It is the configured one, else the only pulled one, else the embedded demo.
+    """
+    configured = settings.default_model()
+    if configured is not None:
+        try:
+            return resolve(configured, drafter), None
+        except NotFoundError as error:
+            raise NotFoundError(f"the configured model cannot be used: {error}") from None
+    names = sorted({unit.manifest.name for unit in _units()})
+    if len(names) == 1:
+        return resolve(names[0], drafter), None
+    if names:
+        hint = f"name one of {', '.join(names)}, or set `model` in {settings.config_path()}"
+    else:
+        hint = f"for a real one: gemmachat pull {SUGGESTED_MODEL}"
+    return resolve(DEFAULT_MODEL, drafter), f"{DEFAULT_MODEL} is a small demo model; {hint}"
+
+
+def _resolve(text: str) -> ResolvedModel:
+    reference = meaning(text)
+    if isinstance(reference, HostedModel):
+        return _pulled(text, reference.name, reference.quant, reference.file)
+    if isinstance(reference, NamedModel):
+        entry = load_catalog().get(reference.name)
+        if entry is not None and entry.embedded is not None:
+            return _embedded(entry, reference.quant)
+        if entry is not None or _is_on_shelf(reference.name):
+            return _pulled(text, reference.name, reference.quant)
+    meant = known_aliases().get(text, text)
+    return _local(reference.path if isinstance(reference, LocalModel) else meant)
+
+
+def _embedded(entry: CatalogEntry, quant: str | None) -> ResolvedModel:
+    assert entry.embedded is not None
+    if quant is not None:
+        raise UsageError(f"the embedded model {entry.name} has no quantizations to choose from")
+    data = _PACKAGE / "data"
+    target = data / entry.embedded.target
+    if not target.exists():
+        raise NotFoundError(
+            f"the embedded model {entry.name} is missing from this installation ({target}): "
+            "reinstall gemmachat, or give the path of a GGUF file"
+        )
+    drafter = data / entry.embedded.drafter
+    return ResolvedModel(entry.name, target, drafter, entry.context, entry.temperature)
+
+
+def _pulled(text: str, name: str, quant: str | None, file: str | None = None) -> ResolvedModel:
+    unit = open_shelf().find(name, quant)
+    if unit is None or (file is not None and unit.manifest.target.path != file):
+        raise NotFoundError(f"{text} is known and not here yet: gemmachat pull {text}")
+    entry = load_catalog().get(name)
+    missing = [path for path in (unit.target, unit.drafter) if path and not path.exists()]
+    if missing:
+        again = f"gemmachat pull {text} gets it again, " if unit.manifest.target.repo else ""
+        raise DamagedFileError(
+            f"{missing[0]} is gone: {again}gemmachat rm {unit.reference} removes the rest"
+        )
+    temperature = None if entry is None else entry.temperature
+    return ResolvedModel(unit.reference, unit.target, unit.drafter, None, temperature, unit)
+
+
+def _local(name: str) -> ResolvedModel:
+    found = _find(name)
+    if found is None:
+        if name.lower().endswith(".gguf"):
+            raise NotFoundError(f"there is no file {name}")
+        raise unknown_model(name)
+    if found.is_dir():
+        raise UsageError(f"{name} is a folder: give the path of a GGUF file in it")
+    return ResolvedModel(found.stem, found, None, context=None, temperature=None)
+
+
+def unknown_model(name: str) -> NotFoundError:
+    """The error that says which names there are."""
+    known = known_names()
+    like = difflib.get_close_matches(name, known, 1)
+    meant = f"did you mean {like[0]}? G" if like else "g"
+    return NotFoundError(
+        f"there is no model {name!r}: {meant}ive the path of a GGUF file or one of these names: "
+        f"{', '.join(known)} (a prompt of several words needs quotes)"
+    )
+
+
+def known_names() -> list[str]:
+    """Return every name of a model: catalog, shelf, aliases."""
+    on_shelf = [unit.reference for unit in _units()]
+    return list(dict.fromkeys([*load_catalog(), *on_shelf, *known_aliases()]))
+
+
+def _units() -> list[Unit]:
+    try:
+        return open_shelf().units()[0]
+    except NotFoundError:  # a user without a home
+        return []
+
+
+def _is_on_shelf(name: str) -> bool:
+    """Whether there is a folder for models of this name, sound or not."""
+    try:
+        return any(folder.parent.name == name for folder in open_shelf().folders())
+    except NotFoundError:
+        return False
 
 
 def _find(text: str) -> Path | None:
@@ -131,39 +249,3 @@ def _find(text: str) -> Path | None:
         return path if path.exists() else None
     except (OSError, ValueError, RuntimeError):  # too long, with a NUL, of an unknown ~user
         return None
-
-
-def resolve(name: str, drafter: str | None = None) -> ResolvedModel:
-    """Return the files that a MODEL stands for.
-
-    `drafter`, a path, replaces the drafter of the catalog. Whether the files are sound is checked
-    when they are loaded. Raises `NotFoundError` for a name that is neither known nor a file, and
-    `UsageError` for an empty one.
-    """
-    if name == "" or drafter == "":
-        empty = "MODEL" if name == "" else "--drafter"
-        raise UsageError(f"{empty} is empty: give the path of a GGUF file")
-    own_drafter = None if drafter is None else _find(drafter) or Path(drafter)
-    catalog = load_catalog()
-    if entry := catalog.get(name):
-        data = _PACKAGE / "data"
-        target = data / entry.target
-        if not target.exists():
-            raise NotFoundError(
-                f"the embedded model {name} is missing from this installation ({target}): "
-                "reinstall gemmachat, or give the path of a GGUF file"
-            )
-        return ResolvedModel(
-            name, target, own_drafter or data / entry.drafter, entry.context, entry.temperature
-        )
-    found = _find(name)
-    if found is None:
-        if name.lower().endswith(".gguf"):
-            raise NotFoundError(f"there is no file {name}")
-        raise NotFoundError(
-            f"there is no model {name!r}: give the path of a GGUF file or one of these names: "
-            f"{', '.join(catalog)} (a prompt of several words needs quotes)"
-        )
-    if found.is_dir():
-        raise UsageError(f"{name} is a folder: give the path of a GGUF file in it")
-    return ResolvedModel(found.stem, found, own_drafter, context=None, temperature=None)

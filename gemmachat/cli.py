@@ -8,9 +8,17 @@ from typing import Annotated
 
 import typer
 
-from gemmachat import cli_bench, cli_convert, cli_run, cli_shared
-from gemmachat.catalog import DEFAULT_MODEL, resolve
-from gemmachat.cli_shared import Drafter, JsonReport, Threads
+from gemmachat import (
+    cli_alias,
+    cli_bench,
+    cli_convert,
+    cli_models,
+    cli_pull,
+    cli_run,
+    cli_shared,
+    completion,
+)
+from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
 from gemmachat.interrupt import INTERRUPTED
 from gemmachat.native import installed_version
@@ -18,13 +26,20 @@ from gemmachat.render import Screen
 
 app = typer.Typer(
     name="gemmachat",
-    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 app.command()(cli_run.run)
+app.command()(cli_pull.pull)
+app.command("list")(cli_models.list_models)
+app.command()(cli_models.show)
+app.command()(cli_models.rm)
+app.command()(cli_models.verify)
+app.command()(cli_models.prune)
+app.command("import")(cli_models.import_model)
+app.command()(cli_alias.alias)
 app.command()(cli_convert.convert)
 app.command()(cli_bench.bench)
 
@@ -65,6 +80,10 @@ def _failure(error: OSError | ImportError) -> str:
 
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:
     command = typer.main.get_command(app)
+    if completion.is_asked():
+        code, lines = completion.answer(command.main)
+        screen.result(*lines)
+        return code
     try:
         with command.make_context("gemmachat", list(arguments), obj=screen) as context:
             command.invoke(context)
@@ -98,14 +117,14 @@ def gemmachat(
 @app.command()
 def doctor(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL")] = DEFAULT_MODEL,
+    model: Model = None,
     drafter: Drafter = None,
     as_json: JsonReport = False,
 ) -> None:
     """Show what gemmachat runs on, and what makes a model fast here."""
     from gemmachat.doctor import examine
 
-    report = examine(resolve(model, drafter))
+    report = examine(cli_shared.find_model(model, drafter)[0])
     screen: Screen = context.obj
     if as_json:
         screen.json(report.as_dict())
@@ -119,7 +138,7 @@ def doctor(
 @app.command()
 def selftest(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL")] = DEFAULT_MODEL,
+    model: Model = None,
     drafter: Drafter = None,
     threads: Threads = None,
     as_json: JsonReport = False,
@@ -134,7 +153,7 @@ def selftest(
     """
     from gemmachat.selftest import run_selftest
 
-    resolved = resolve(model, drafter)
+    resolved, _ = cli_shared.find_model(model, drafter)
     if resolved.drafter is None:
         raise UsageError("a self-test compares drafting with not drafting: pass --drafter PATH")
     screen: Screen = context.obj

@@ -11,8 +11,16 @@ import typer
 
 from gemmachat import cli_shared
 from gemmachat.bench_sweep import Sweep, parse_sweep
-from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, resolve
-from gemmachat.cli_shared import Draft, Drafter, JsonReport, Threads, draft_policy, plain_number
+from gemmachat.catalog import ResolvedModel
+from gemmachat.cli_shared import (
+    Draft,
+    Drafter,
+    JsonReport,
+    Model,
+    Threads,
+    draft_policy,
+    plain_number,
+)
 from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import INTERRUPTED, on_interrupt
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
 
 def bench(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL")] = DEFAULT_MODEL,
+    model: Model = None,
     drafter: Drafter = None,
     draft: Draft = "auto",
     exact: Annotated[
@@ -99,7 +107,7 @@ def bench(
     whether greedy texts agree with the target alone. Ctrl-C prints what is done by then.
     """
     screen: Screen = context.obj
-    resolved = resolve(model, drafter)
+    resolved, _ = cli_shared.find_model(model, drafter)
     policy = _compared(draft, resolved)
     temperatures = _temperatures(temperature)
     swept = None if sweep is None else parse_sweep(sweep)

@@ -9,8 +9,15 @@ from typing import Annotated
 import typer
 
 from gemmachat import cli_shared
-from gemmachat.catalog import DEFAULT_MODEL, ResolvedModel, looks_like_model, resolve
-from gemmachat.cli_shared import Draft, Drafter, Threads, draft_policy, plain_number
+from gemmachat.catalog import ResolvedModel, looks_like_model
+from gemmachat.cli_shared import (
+    Draft,
+    Drafter,
+    KnownModel,
+    Threads,
+    draft_policy,
+    plain_number,
+)
 from gemmachat.errors import UsageError
 from gemmachat.render import Screen
 from gemmachat.sampling import MAX_INT32, SamplingParams
@@ -18,7 +25,7 @@ from gemmachat.sampling import MAX_INT32, SamplingParams
 
 def run(
     context: typer.Context,
-    first: Annotated[str | None, typer.Argument(metavar="MODEL", show_default=False)] = None,
+    first: KnownModel = None,
     second: Annotated[str | None, typer.Argument(metavar="PROMPT", show_default=False)] = None,
     drafter: Drafter = None,
     draft: Draft = "auto",
@@ -116,9 +123,10 @@ def run(
 ) -> None:
     """Chat, or answer one PROMPT.
 
-    MODEL is "tiny" (the default) or the path of a GGUF file. A lone argument is a MODEL when it is
-    a known name, ends in .gguf or is a path with a "/" to an existing file; otherwise it is the
-    PROMPT.
+    MODEL is a name, as of `gemmachat list`, or the path of a GGUF file; by default it is the
+    configured model, else the only pulled one, else "tiny", a demo. A lone argument is a MODEL when
+    it is a known name, begins with hf:, ends in .gguf or is a path with a "/" to an existing file;
+    otherwise it is the PROMPT.
 
     Text piped into standard input is put before the PROMPT, with a blank line between them. Without
     both, a chat starts.
@@ -131,7 +139,7 @@ def run(
     screen: Screen = context.obj
     name, prompt = _model_and_prompt(first, second)
     prompt, system = _utf8("the PROMPT", prompt), _utf8("--system", system)
-    model = resolve(DEFAULT_MODEL if name is None else name, drafter)
+    model, hint = cli_shared.find_model(name, drafter)
     if temperature is None:
         temperature = 1.0 if model.temperature is None else model.temperature
     options = GenerationOptions(
@@ -167,17 +175,16 @@ def run(
     question = read_question(prompt)
     if question is None and as_json:
         raise UsageError("--json answers one PROMPT: give one, or pipe some text in")
-    if name is None:
-        screen.note(
-            f"{DEFAULT_MODEL} is a small demo model; for a real one: "
-            "gemmachat run MODEL.gguf --drafter DRAFTER.gguf"
-        )
+    if hint is not None:
+        screen.note(hint)
 
     n_ctx = ctx or model.context
     with (
         cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact, force=force) as engine,
         engine.session(n_ctx=n_ctx, exact=exact) as session,
     ):
+        if model.unit is not None:
+            model.unit.touch()
         chat = Chat(engine, session, options, system=system)
         if question is None:
             screen.note(f"{model.name}: /help lists the commands, Ctrl-D leaves")

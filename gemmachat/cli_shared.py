@@ -6,13 +6,27 @@ from typing import Annotated
 
 import typer
 
-from gemmachat.catalog import ResolvedModel
+from gemmachat.catalog import ResolvedModel, resolve, resolve_default
+from gemmachat.completion import complete_known
 from gemmachat.engine import MAX_THREADS, Engine
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import exit_on_interrupt
 from gemmachat.native_structs import MAX_DRAFT
 from gemmachat.session import DraftPolicy
 
+KnownModel = Annotated[
+    str | None,
+    typer.Argument(metavar="MODEL", autocompletion=complete_known, show_default=False),
+]
+Model = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODEL",
+        autocompletion=complete_known,
+        help="Default: as for `run`.",
+        show_default=False,
+    ),
+]
 Drafter = Annotated[
     str | None, typer.Option(metavar="PATH", help="Drafter GGUF that belongs to the model.")
 ]
@@ -28,6 +42,11 @@ Draft = Annotated[
     ),
 ]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def find_model(name: str | None, drafter: str | None) -> tuple[ResolvedModel, str | None]:
+    """Return the files of a MODEL, or of the default one with what to tell about it."""
+    return resolve_default(drafter) if name is None else (resolve(name, drafter), None)
 
 
 def open_engine(

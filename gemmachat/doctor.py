@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gemmachat import native
+from gemmachat import native, settings
 from gemmachat.catalog import ResolvedModel
-from gemmachat.errors import EngineError, GemmachatError
+from gemmachat.errors import EngineError, GemmachatError, NotFoundError
 from gemmachat.gguf_info import check_pair, read_header
 from gemmachat.levers import describe_levers
 from gemmachat.processors import default_threads
@@ -59,6 +59,7 @@ def examine(model: ResolvedModel) -> Report:
     )
     report.check(native.library_info)
     report.check(_mapped_libraries)
+    report.facts["models_folder"] = _models_folder()
     report.facts.update(
         processors=os.cpu_count(),
         default_threads=default_threads(),
@@ -98,6 +99,13 @@ def _pair(model: ResolvedModel) -> dict[str, object]:
     check_pair(read_header(model.target), drafter)
     files = [str(path) for path in (model.target, model.drafter) if path is not None]
     return {"model": files, **describe_levers(model)}
+
+
+def _models_folder() -> str | None:
+    try:
+        return str(settings.models_folder())
+    except NotFoundError:  # a user without a home
+        return None
 
 
 def _version(package: str) -> str | None:

@@ -2,6 +2,7 @@
 
 GemmachatError             1  something failed
 ├── EngineError            1  llama.cpp or the native library reported a failure
+├── DownloadError          1  a file that cannot be fetched, or not be stored
 ├── UsageError             2  an option, a parameter or a request that makes no sense
 ├── NotFoundError          3  a model or file that is not there
 ├── DamagedFileError       4  a file that is damaged, of the wrong kind or not to be trusted
@@ -21,6 +22,10 @@ class GemmachatError(Exception):
 
 class EngineError(GemmachatError):
     """llama.cpp or the native library reported a failure."""
+
+
+class DownloadError(GemmachatError):
+    """A file that cannot be fetched, or not be stored."""
 
 
 class UsageError(GemmachatError):

@@ -29,6 +29,11 @@ class Message:
     content: str | tuple[int, ...]
 
 
+def opens_with_empty_thought(chat_template: str) -> bool:
+    """Whether a template puts an empty thought channel before an answer without thinking."""
+    return any(spelling in chat_template for spelling in _EMPTY_THOUGHTS)
+
+
 class PromptFormat:
     """The chat format of one model file.
 
@@ -45,8 +50,7 @@ class PromptFormat:
         self._newline = vocab.tokenize("\n")
         self._answer_open = [self._turn_open, *vocab.tokenize("model\n")]
         self.marks = ChannelMarks.of(vocab)
-        template = chat_template or ""
-        if any(spelling in template for spelling in _EMPTY_THOUGHTS):
+        if opens_with_empty_thought(chat_template or ""):
             self._no_thought = [
                 vocab.control("<|channel>"),
                 *vocab.tokenize("thought\n"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,7 @@ class Screen:
         self._colour = self._err.isatty() and not plain
         self._part: Part = "answer"
         self._at_line_start = True
+        self._status_at = float("-inf")
 
     def piece(self, piece: Piece) -> None:
         """Show a piece of an answer at once. Thoughts are no part of the output."""
@@ -64,6 +66,11 @@ class Screen:
         """Close the last line of an answer."""
         self._end_line()
         self._part = "answer"
+
+    @property
+    def width(self) -> int | None:
+        """Characters on a line of standard output; None where it is no terminal."""
+        return shutil.get_terminal_size().columns if self._out.isatty() else None
 
     def result(self, *lines: str) -> None:
         """Write lines to standard output."""
@@ -89,7 +96,17 @@ class Screen:
     def progress(self, line: str) -> None:
         """Show a line that the next one replaces, "" removes it; on a terminal only."""
         if self._colour:
-            self._tell(f"\r\x1b[K{safe_line(line)}")
+            # A line that wraps could not be replaced.
+            room = max(shutil.get_terminal_size().columns - 1, 1)
+            self._tell(f"\r\x1b[K{safe_line(line)[:room]}")
+
+    def status(self, line: str) -> None:
+        """Show how far something is: like `progress`, and elsewhere as a line now and then."""
+        if self._colour:
+            self.progress(line)
+        elif time.monotonic() - self._status_at >= _SECONDS_BETWEEN_LINES:
+            self._status_at = time.monotonic()
+            self._tell(f"{safe_line(line)}\n")
 
     @contextmanager
     def transfer(self, what: str) -> Iterator[Callable[[int, int], None]]:

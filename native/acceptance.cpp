@@ -7,13 +7,14 @@ namespace gc {
 
 namespace {
 
-constexpr double kMemory = 0.97;  // weight of the past when an outcome is added
+constexpr double kMemory = 0.98;  // weight of the past when an outcome is added
 constexpr double kFaded = 4.0;    // outcomes that count after a pause
 
 // Weights of what is expected, in outcomes.
-constexpr double kPrior = 5.5;
-constexpr double kNeighbour = 6.0;  // of the place before
-constexpr double kPlace = 5.0;      // of the place, in the estimate by confidence
+constexpr double kPrior = 3.0;
+constexpr double kPooled = 20.0;     // of all places, for the first one
+constexpr double kNeighbour = 50.0;  // of the place before
+constexpr double kPlace = 5.0;       // of the place, in the estimate by confidence
 constexpr double kCopied = 2.0;
 
 constexpr double kConfidences[] = {0.3, 0.5, 0.7, 0.85, 0.95};
@@ -46,12 +47,13 @@ void Chance::fade(double n) {
 }
 
 Acceptance::Acceptance(const std::array<double, GC_MAX_DRAFT> &expected) : expected_(expected) {
-    by_place_[0] = Chance(expected[0], kPrior);
+    any_place_ = Chance(expected[0], kPrior);
 }
 
-// A place that was rarely reached is taken to be like the one before it.
+// Places differ little, so that all of them tell about the first one, and a place that was rarely
+// reached is taken to be like the one before it.
 double Acceptance::drafted(int32_t i) const {
-    double mean = by_place_[0].mean(0.0, 0.0);
+    double mean = by_place_[0].mean(any_place_.mean(0.0, 0.0), kPooled);
     for (int32_t place = 1; place <= i; ++place) {
         const double ratio = expected_[place] / std::max(expected_[place - 1], 1e-3);
         mean = by_place_[place].mean(std::min(mean * ratio, 1.0), kNeighbour);
@@ -74,6 +76,7 @@ double Acceptance::copied(int32_t n_alike) const {
 
 void Acceptance::add_drafted(int32_t i, double confidence, bool accepted) {
     by_place_[i].add(accepted ? 1.0 : 0.0);
+    any_place_.add(accepted ? 1.0 : 0.0);
     if (!std::isnan(confidence)) {
         by_confidence_[confidence_bin(confidence)].add(accepted ? 1.0 : 0.0);
     }
@@ -88,6 +91,7 @@ void Acceptance::add_copied(int32_t n_alike, bool accepted) {
 }
 
 void Acceptance::fade() {
+    any_place_.fade(kFaded);
     for (Chance &chance : by_place_) {
         chance.fade(kFaded);
     }

@@ -52,6 +52,7 @@ public:
 
 private:
     std::array<double, GC_MAX_DRAFT> expected_;
+    Chance any_place_;
     std::array<Chance, GC_MAX_DRAFT> by_place_;
     std::array<Chance, 6> by_confidence_;
     std::array<Chance, 6> by_alike_;

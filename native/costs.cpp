@@ -16,6 +16,8 @@ constexpr size_t kWindow = 31;        // measurements that count
 constexpr int32_t kSaved = 3;         // measurements that what was saved counts for
 constexpr int32_t kWorthSaving = 2;   // measurements: one alone may be anything
 constexpr double kLinear = 1.25;      // times the cost of rows alone: more is not plausible
+constexpr double kUnexpected = 2.3;   // times the expected cost: the same
+constexpr double kFarAbove = 1.5;     // saved cost over a measured one
 constexpr double kDearestStep = 1.0;  // in passes of one row: a drafter is far smaller
 constexpr double kPadding = 0.97;     // of the cost: less is not worth computing more rows
 
@@ -110,17 +112,18 @@ void Costs::add_step(double seconds) {
 }
 
 int32_t Costs::known(int32_t width) const {
-    const size_t i = index(width);
-    return passes_[i].count() + (saved_pass_[i] ? kSaved : 0);
+    return measured(width) + (saved_pass_[index(width)] ? kSaved : 0);
 }
 
 int32_t Costs::known_steps() const { return steps_.count() + (saved_step_ ? kSaved : 0); }
 
 // A single measurement may be anything, but rows in one pass cannot cost much more than each in a
-// pass of its own.
+// pass of its own, and rarely cost a multiple of what is expected.
 bool Costs::is_plausible(size_t i) const {
-    const double alone = passes_[0].typical() * static_cast<double>(i + 1);
-    return passes_[i].count() > 1 || alone == 0.0 || passes_[i].typical() < kLinear * alone;
+    const double one_row = passes_[0].typical();
+    const double most = std::min(kLinear * static_cast<double>(i + 1),
+                                 kUnexpected * expected_.pass[i] / expected_.pass[0]);
+    return passes_[i].count() > 1 || one_row == 0.0 || passes_[i].typical() < most * one_row;
 }
 
 // The expected table, bent to go through what was measured.
@@ -140,7 +143,9 @@ void Costs::update() {
         const double scale = factor[measured.front()];
         for (const size_t i : measured) {
             const double n = passes_[i].count();
-            const double weight = saved_pass_[i] ? kSaved : 0.0;
+            // Something else can only have made a pass slower: what is far above cannot be right.
+            const bool credible = saved_pass_[i] && scale - factor[i] < std::log(kFarAbove);
+            const double weight = credible ? kSaved : 0.0;
             factor[i] = (n * factor[i] + weight * scale) / (n + weight);
         }
         table_.pass = bent(expected_.pass, factor, measured);

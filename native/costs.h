@@ -48,6 +48,8 @@ public:
     // How often a width was measured; what was saved counts as often.
     int32_t known(int32_t width) const;
     int32_t known_steps() const;
+    // The same without what was saved.
+    int32_t measured(int32_t width) const { return passes_[index(width)].count(); }
     // Fills in the seconds of every width and step that is known.
     void save(gc_schedule_state &state) const;
 

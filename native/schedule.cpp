@@ -15,24 +15,24 @@ constexpr double kDrafterExpected = 0.8;  // acceptance before anything is known
 constexpr double kProbeShare = 0.014;
 constexpr double kEarlyShare = 0.007;
 constexpr int32_t kEarly = 60;       // rounds
-constexpr double kMostCredit = 3.5;  // in passes of one row
+constexpr double kMostCredit = 5.0;  // in passes of one row
 constexpr double kLeastCredit = -1.0;
 constexpr double kCaution = 0.85;  // of the acceptance expected in a probe
 
-constexpr int32_t kFirstPause = 8;  // rounds
+constexpr int32_t kFirstPause = 4;  // rounds
 constexpr int32_t kLongestPause = 64;
 
 // Widths that were measured seldom.
 constexpr double kWorthTrying = 1.05;  // hoped rate over the best one
-constexpr double kHopeNone = 0.65;
-constexpr double kHopeOne = 0.4;
+constexpr double kHopeNone = 0.75;
+constexpr double kHopeOne = 0.8;
 constexpr double kDoubt = 0.4;
-constexpr int32_t kOneRow = 2;  // measurements of one row that nothing can do without
-constexpr int32_t kEnough = 3;  // of another width
-constexpr int32_t kRetry = 12;  // rounds, doubled with every measurement
+constexpr int32_t kOneRow = 2;     // measurements of one row that nothing can do without
+constexpr int32_t kEnough = 3;     // of another width
+constexpr int32_t kRetry = 12;     // rounds, doubled with every measurement
+constexpr int32_t kRecheck = 256;  // rounds until what is only known from earlier runs is tried
 
-// How far below its estimate a cost may lie that was measured so often. A single measurement may be
-// anything.
+// How far below its estimate a cost may lie that was measured so often.
 double hope(int32_t known) {
     return known == 0 ? kHopeNone : known == 1 ? kHopeOne : 1.0 - kDoubt / known;
 }
@@ -145,24 +145,12 @@ bool Schedule::is_unknown(int32_t n_drafts) const {
 // Now and then something other than the best choice, to learn: what a pass of one row costs, what
 // other widths cost, and whether a parked drafter has become better.
 void Schedule::probe(const Offer &offer) {
-    int32_t wanted = -1;
-    if (learns_costs_) {
-        double best = kWorthTrying * rate_;
-        for (int32_t n = 1; n <= offer.drafter; ++n) {
-            if (is_unknown(n) && hoped_rate(n) > best && loss(n) <= credit_) {
-                best = hoped_rate(n);
-                wanted = n;
-            }
-        }
-        if (is_unknown(0)) {
-            wanted = 0;
-        }
-    }
+    int32_t wanted = learns_costs_ ? width_to_measure(offer) : -1;
     if (wanted < 0 && parked_ && since_drafted_ >= pause_) {
-        double best = 0.0;
+        double least = credit_;
         for (int32_t n = 1; n <= offer.drafter; ++n) {
-            if (hoped_rate(n) > best && loss(n) <= credit_) {
-                best = hoped_rate(n);
+            if (loss(n) < least) {
+                least = loss(n);
                 wanted = n;
             }
         }
@@ -176,6 +164,34 @@ void Schedule::probe(const Offer &offer) {
         n_drafts_ = 0;
         source_ = wanted > 0 ? Source::kDrafter : Source::kNone;
     }
+}
+
+// The number of drafts whose width is worth a measurement, or -1.
+int32_t Schedule::width_to_measure(const Offer &offer) const {
+    if (is_unknown(0)) {
+        return 0;
+    }
+    int32_t wanted = -1;
+    double best = kWorthTrying * rate_;
+    for (int32_t n = 1; n <= offer.drafter; ++n) {
+        if (loss(n) > credit_) {
+            continue;
+        }
+        if (is_unknown(n) && hoped_rate(n) > best) {
+            best = hoped_rate(n);
+            wanted = n;
+        } else if (wanted < 0 && is_unchecked(n)) {
+            wanted = n;
+        }
+    }
+    return wanted;
+}
+
+// Whether what a width costs was only measured in earlier runs, when anything may have been in the
+// way.
+bool Schedule::is_unchecked(int32_t n_drafts) const {
+    return costs_.measured(n_drafts + 1) == 0 && costs_.known(n_drafts + 1) > 0 &&
+           round_ >= kRecheck;
 }
 
 // By how much the expected tokens of further drafts outweigh their cost, at best. next is the

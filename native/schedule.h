@@ -79,6 +79,8 @@ private:
     double loss(int32_t n_drafts) const;
     double hoped_rate(int32_t n_drafts) const;
     bool is_unknown(int32_t n_drafts) const;
+    bool is_unchecked(int32_t n_drafts) const;
+    int32_t width_to_measure(const Offer &offer) const;
     double gain(double next, bool step_paid) const;
     double expected_tokens(int32_t n_drafts, double caution = 1.0) const;
 

@@ -8,16 +8,22 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from fakes import FakeEngine
+from hub_settings import hf_cache, hub, offline, stand_in  # noqa: F401
 
 from gemmachat import cli, cli_shared
 from gemmachat.catalog import ResolvedModel
 
 # Programs that tests start leave nothing in the user's folders and find nothing there.
-os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="gemmachat-tests-")
+_NOWHERE = tempfile.mkdtemp(prefix="gemmachat-tests-")
+for _kind in ("STATE", "DATA", "CONFIG"):
+    os.environ[f"XDG_{_kind}_HOME"] = _NOWHERE
+for _name in ("GEMMACHAT_MODELS", "GEMMACHAT_MODEL"):
+    os.environ.pop(_name, None)
 
 # A script's background job starts with Ctrl-C ignored, and so would every program tested in it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,6 +33,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def nothing_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -> None:
     """What one test has learned about drafting must not show in another."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty models folder, and a config folder without files."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("GEMMACHAT_MODELS", str(tmp_path / "models"))
+    return tmp_path / "models"
 
 
 class Finished(NamedTuple):

@@ -115,10 +115,13 @@ def simulate(
     seed: int,
     confidence: Callable[[random.Random], float] | None = None,
 ) -> Run:
-    """Play an answer. With `confidence`, a draft is accepted with the probability it returns."""
+    """Play an answer. With `confidence`, a draft is accepted with the probability it returns.
+
+    Nothing can be drafted in the first round, as after an early-exit prefill.
+    """
     rng, run, emitted = random.Random(seed), Run(), 0
     while emitted < n_tokens:
-        source, _ = schedule.begin(min(MAX_DRAFT, n_tokens - emitted - 1))
+        source, _ = schedule.begin(min(MAX_DRAFT, n_tokens - emitted - 1) if emitted else 0)
         n_steps, chances = 0, []
         while source == DRAFTER and schedule.wants_step():
             n_steps += 1
@@ -142,7 +145,8 @@ def fixed_time(machine: Machine, accept: Process, n_tokens: int, n_drafts: int) 
     """Return the expected time with a draft length that never changes."""
     left = [0.0] * (n_tokens + 1)  # by the number of tokens that are there
     for emitted in reversed(range(n_tokens)):
-        n, chance = min(n_drafts, n_tokens - emitted - 1), accept(emitted)
+        n = min(n_drafts, n_tokens - emitted - 1) if emitted else 0
+        chance = accept(emitted)
         time, reached = machine.round(n, n + 1), 1.0
         for accepted in range(n):
             time += reached * (1 - chance) * left[emitted + accepted + 1]

@@ -48,7 +48,7 @@ def test_default_model_is_announced_in_one_line_and_a_chosen_one_is_not(command:
     done = command("run", "hi", engine=FakeEngine("Hello."))
     assert done.err.count("\n") == 1
     assert "tiny" in done.err
-    assert "gemmachat run MODEL.gguf" in done.err
+    assert "gemmachat pull e2b" in done.err
     assert command("run", "tiny", "hi", engine=FakeEngine("Hello.")).err == ""
 
 

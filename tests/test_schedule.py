@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import random
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -55,7 +56,20 @@ def test_the_first_answer_on_an_unknown_machine_costs_little_more_than_a_good_fi
     for accept in processes(200):
         best = min(fixed_time(machine, accept, 200, n) for n in (0, 3))
         mean = fmean(simulate(Schedule(), machine, accept, 200, seed).time for seed in range(40))
-        assert best / mean > 0.93
+        assert best / mean > 0.945
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_on_a_machine_that_does_nothing_else_the_first_answer_costs_at_most_four_percent(machine):
+    """Where measurements scatter as they do there, and acceptance stays what it is.
+
+    With 240 seeds in place of 60 it is 2.8 %: most answers cost less, a few park for long.
+    """
+    quiet = replace(machine, noise=0.08, outliers=0.01)
+    for accept in processes(200)[: len(CHANCES)]:
+        best = min(fixed_time(quiet, accept, 200, n) for n in (0, 3))
+        mean = fmean(simulate(Schedule(), quiet, accept, 200, seed).time for seed in range(60))
+        assert best / mean > 0.96
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -63,7 +77,7 @@ def test_a_long_answer_is_as_fast_as_with_the_best_fixed_length(machine):
     for accept in processes(2000):
         best = min(fixed_time(machine, accept, 2000, n) for n in range(MAX_DRAFT + 1))
         mean = fmean(simulate(Schedule(), machine, accept, 2000, seed).time for seed in range(6))
-        assert best / mean > 0.945
+        assert best / mean > 0.955
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -79,7 +93,7 @@ def test_a_machine_that_is_known_costs_nothing_to_learn(machine):
         mean = fmean(
             simulate(Schedule(saved), machine, accept, 200, seed).time for seed in range(40)
         )
-        assert best / mean > 0.95
+        assert best / mean > 0.96
 
 
 def known(machine: Machine) -> NativeSchedule:
@@ -94,6 +108,17 @@ def test_where_drafting_never_pays_probes_cost_two_percent_at_most():
     assert 5000 < run.time < 5000 * 1.02
     late = [drafts for _, drafts, _ in run.rounds[500:]]
     assert any(late), "parked for good"
+
+
+def test_a_saved_cost_that_is_far_too_high_is_found_out():
+    """It was measured while the machine did something else."""
+    machine = Machine(PASSES["nearly flat"], 0.03)
+    saved = known(machine)
+    saved.pass_s[3] = 4 * SECOND
+    for seed in range(10):
+        schedule = Schedule(saved)
+        simulate(schedule, machine, lambda _: 0.8, 3000, seed)
+        assert schedule.save().pass_s[3] < 1.6 * SECOND
 
 
 def test_a_parked_drafter_that_becomes_good_is_found_out():

@@ -1,0 +1,57 @@
+"""Names that the user gave to models, kept beside the models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gemmachat.errors import DamagedFileError, NotFoundError
+from gemmachat.file_lock import locked
+from gemmachat.publish import publish
+from gemmachat.reference import is_model_name
+
+ALIASES = "aliases.json"
+
+_MAX_BYTES = 1 << 16
+
+
+def read_aliases(models: Path) -> dict[str, str]:
+    """Return what every alias of a models folder stands for; raises `DamagedFileError`."""
+    path = models / ALIASES
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    try:
+        value = json.loads(data) if len(data) <= _MAX_BYTES else None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or not all(
+        is_model_name(name) and isinstance(model, str) for name, model in value.items()
+    ):
+        raise DamagedFileError(f"the aliases in {path} are damaged: delete the file, or correct it")
+    return value
+
+
+def set_alias(models: Path, name: str, model: str) -> None:
+    """Make an alias stand for a model. Raises `OSError`."""
+    models.mkdir(parents=True, exist_ok=True)
+    with locked(models / ALIASES, _wait):
+        _write(models, {**read_aliases(models), name: model})
+
+
+def remove_alias(models: Path, name: str) -> None:
+    """Forget an alias. Raises `NotFoundError` if there is none of this name, `OSError`."""
+    if name not in read_aliases(models):
+        raise NotFoundError(f"there is no alias {name[:100]!r}: gemmachat alias lists them")
+    with locked(models / ALIASES, _wait):
+        _write(models, {key: to for key, to in read_aliases(models).items() if key != name})
+
+
+def _write(models: Path, aliases: dict[str, str]) -> None:
+    publish(models / ALIASES, json.dumps(dict(sorted(aliases.items())), indent=1).encode() + b"\n")
+
+
+def _wait() -> None:
+    """Another program changes them, which takes a moment."""
