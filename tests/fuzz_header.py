@@ -59,7 +59,6 @@ def as_input(file: bytes, header_bytes: int) -> bytes:
 def write_seeds(folder: Path) -> None:
     """Write a target's and a drafter's headers, faults in them, and headers of a few bytes."""
     import tiny_checkpoint as tiny
-
     from gemmachat.converters.conversion import plan_file
     from gemmachat.converters.write import GgufFile, write_files
 
