@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gemmachat.errors import DamagedFileError, NotFoundError
+from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
 from gemmachat.file_lock import locked
+from gemmachat.files import open_regular
 from gemmachat.publish import publish
-from gemmachat.reference import is_model_name
-
-ALIASES = "aliases.json"
+from gemmachat.reference import ALIASES, is_model_name
 
 _MAX_BYTES = 1 << 16
 
@@ -19,7 +18,7 @@ def read_aliases(models: Path) -> dict[str, str]:
     """Return what every alias of a models folder stands for; raises `DamagedFileError`."""
     path = models / ALIASES
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(_MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return {}
@@ -50,7 +49,13 @@ def remove_alias(models: Path, name: str) -> None:
 
 
 def _write(models: Path, aliases: dict[str, str]) -> None:
-    publish(models / ALIASES, json.dumps(dict(sorted(aliases.items())), indent=1).encode() + b"\n")
+    data = json.dumps(dict(sorted(aliases.items())), indent=1).encode() + b"\n"
+    if len(data) > _MAX_BYTES:
+        raise UsageError(
+            f"the aliases would take {len(data):,} bytes of the {_MAX_BYTES:,} that they may: "
+            "remove some with gemmachat alias --remove NAME"
+        )
+    publish(models / ALIASES, data)
 
 
 def _wait() -> None:

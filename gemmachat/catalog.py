@@ -11,6 +11,7 @@ from gemmachat import settings
 from gemmachat.aliases import read_aliases
 from gemmachat.catalog_entry import CatalogEntry, parse_entry
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
+from gemmachat.files import read_small
 from gemmachat.reference import HostedModel, LocalModel, NamedModel, parse_reference
 from gemmachat.shelf import Shelf, Unit
 
@@ -23,6 +24,7 @@ DEFAULT_MODEL = "tiny"
 SUGGESTED_MODEL = "e2b"
 
 _PACKAGE = Path(__file__).parent
+_MAX_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def load_catalog(path: Path | None = None) -> dict[str, CatalogEntry]:
 
 def _read_catalog(path: Path) -> dict[str, CatalogEntry]:
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(read_small(path, _MAX_BYTES).decode("utf-8"))
     except FileNotFoundError:
         raise NotFoundError(f"the model catalog {path} is missing: reinstall gemmachat") from None
     except (ValueError, RecursionError) as error:  # of UTF-8 and of endless numbers too

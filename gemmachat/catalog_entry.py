@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from gemmachat.errors import DamagedFileError
 from gemmachat.file_names import is_plain_name, is_plain_path, is_repository
+from gemmachat.reference import is_model_name
 from gemmachat.source import HubCheckpoint, HubPath, ModelSource
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _QUANT = re.compile(r"[A-Z0-9][A-Z0-9._-]*")
 _REVISION = re.compile(r"[\w][\w./-]{0,99}", re.ASCII)
 _CHECKPOINT_QUANT = "Q8_0"
@@ -63,7 +63,7 @@ class CatalogEntry:
 def parse_entry(path: Path, name: str, table: object) -> CatalogEntry:
     """Read the table of one model; raises `DamagedFileError` that says what is wrong with it."""
     whole = f"{path}: model {name[:100]!r}"
-    if not _NAME.fullmatch(name) or not is_plain_name(name):
+    if not is_model_name(name):
         raise DamagedFileError(f"{whole} has a name that is not made of a-z, 0-9, '.', '_' and '-'")
     if not isinstance(table, dict):
         raise DamagedFileError(f"{whole} is not a table")

@@ -43,6 +43,15 @@ def open_regular(path: Path) -> BinaryIO:
     return open(path, "rb", opener=_open)
 
 
+def read_small(path: Path, limit: int) -> bytes:
+    """Read a file of at most `limit` bytes. Raises `OSError`, also where it is larger."""
+    with open_regular(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"more than {limit:,} bytes", str(path))
+    return data
+
+
 def _open(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

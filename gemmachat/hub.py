@@ -24,6 +24,7 @@ from huggingface_hub.utils import build_hf_headers
 
 from gemmachat.errors import DamagedFileError, DownloadError, NotFoundError
 from gemmachat.file_names import is_plain_path, is_repository
+from gemmachat.files import read_small
 from gemmachat.hub_http import (
     Answer,
     Patience,
@@ -37,6 +38,7 @@ from gemmachat.pull_events import Progress, silent
 from gemmachat.source import HubPath
 
 _MAX_FILES = 20_000
+_MAX_REF = 1 << 10
 _MAX_PAGES = 1000
 _MAX_BYTES = 1 << 50
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -231,7 +233,7 @@ def _cached_listing(repo: str, revision: str) -> tuple[HubFile, ...]:
     """The files of a repository in the cache, at the commit that the revision last meant."""
     folder = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repo, repo_type="model"))
     try:
-        commit = (folder / "refs" / revision).read_text("utf-8").strip()
+        commit = read_small(folder / "refs" / revision, _MAX_REF).decode("utf-8").strip()
     except (OSError, ValueError):
         commit = revision
     snapshot = folder / "snapshots" / commit

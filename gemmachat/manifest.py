@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -15,11 +16,14 @@ from typing import Any, Literal
 
 from gemmachat.errors import DamagedFileError
 from gemmachat.file_names import is_plain_name, is_plain_path, is_repository
+from gemmachat.files import open_regular
 from gemmachat.publish import publish
 
 MANIFEST = "manifest.json"
 CHECKPOINTS = "checkpoint"
 """The folder beside the model's files in which a checkpoint lies until it is converted."""
+MARK = ".gemmachat"
+"""An empty file in every folder that gemmachat made for a model: other programs' are left alone."""
 
 _VERSION = 1
 _MAX_BYTES = 1 << 16
@@ -73,7 +77,7 @@ class Manifest:
         """
         path = folder / MANIFEST
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 data = file.read(_MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -92,6 +96,20 @@ class Manifest:
         """Put the manifest in its folder in one step. Raises `OSError`."""
         value = {"version": _VERSION, **asdict(self)}
         publish(folder / MANIFEST, json.dumps(value, indent=1).encode() + b"\n")
+
+
+def mark(folder: Path) -> None:
+    """Remember that a folder is gemmachat's. Raises `OSError`."""
+    (folder / MARK).touch()
+
+
+def unmark_empty(folder: Path) -> None:
+    """Remove a folder in which nothing but the mark is left, and that of its name if empty then."""
+    with contextlib.suppress(OSError):
+        if [path.name for path in folder.iterdir()] == [MARK]:
+            (folder / MARK).unlink()
+        folder.rmdir()
+        folder.parent.rmdir()
 
 
 def _parsed(value: object) -> Manifest:

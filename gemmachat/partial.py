@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gemmachat.errors import DownloadError
+from gemmachat.files import open_regular
 from gemmachat.hub import HubFile
 from gemmachat.publish import publish
 
@@ -162,7 +163,7 @@ def storage_error(place: Path, error: OSError, missing: int | None = None) -> Do
 def _is_of(note: Path, file: HubFile) -> bool:
     """Whether a note is on this file: on one with its hash, or else from the same place."""
     try:
-        with note.open("rb") as source:
+        with open_regular(note) as source:
             found = json.loads(source.read(_MAX_NOTE))
     except (OSError, ValueError, RecursionError):
         return False

@@ -19,7 +19,7 @@ from gemmachat.gguf_info import GgufInfo, check_pair, read_header
 from gemmachat.hub import Hub, HubFile
 from gemmachat.hub_http import RefusedError
 from gemmachat.interrupt import on_interrupt
-from gemmachat.manifest import CHECKPOINTS, MANIFEST, Manifest, ManifestFile
+from gemmachat.manifest import CHECKPOINTS, MANIFEST, Manifest, ManifestFile, mark, unmark_empty
 from gemmachat.partial import storage_error
 from gemmachat.pull_drafter import (
     Drafter,
@@ -46,7 +46,18 @@ def pull(source: ModelSource, folder: Path, hub: Hub, progress: Progress = silen
     DamagedFileError where files are not what the hub told, or not a pair that can be run;
     DownloadError where they cannot be fetched or stored. Partial downloads are then kept.
     """
+    try:
+        return _pull_locked(source, folder, hub, progress)
+    finally:
+        unmark_empty(folder)
+
+
+def _pull_locked(source: ModelSource, folder: Path, hub: Hub, progress: Progress) -> Manifest:
     with locked(folder / MANIFEST, lambda: progress(PullEvent("wait", MANIFEST)), make_folder=True):
+        try:
+            mark(folder)
+        except OSError as error:
+            raise storage_error(folder, error) from error
         manifest = _Pull(source, folder, hub, progress).run()
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         return manifest

@@ -15,6 +15,8 @@ from gemmachat.errors import UsageError
 from gemmachat.file_names import is_plain_name, is_plain_path, is_repository
 
 HUB_PREFIX = "hf:"
+ALIASES = "aliases.json"
+"""The file of the models folder that holds the aliases: no name of a model."""
 UNKNOWN_QUANT = "GGUF"
 """The quantization of a file whose name tells none."""
 _FAMILY_PREFIX = "gemma4:"
@@ -72,7 +74,8 @@ def parse_reference(text: str) -> NamedModel | HostedModel | LocalModel | None:
 
 def is_model_name(name: str) -> bool:
     """Whether a model or an alias may be called this; the name becomes that of a folder."""
-    return _NAME.fullmatch(name) is not None and is_plain_name(name)
+    reserved = name.startswith(ALIASES)  # what lies beside the models' folders, and its lock
+    return _NAME.fullmatch(name) is not None and is_plain_name(name) and not reserved
 
 
 def quant_in(file: str) -> str:

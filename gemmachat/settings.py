@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemmachat.errors import NotFoundError, UsageError
+from gemmachat.files import read_small
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,6 +23,8 @@ else:
 
 MODELS_VARIABLE = "GEMMACHAT_MODELS"
 MODEL_VARIABLE = "GEMMACHAT_MODEL"
+
+_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def read_config() -> Settings:
     """Read the config file; raises `UsageError` that names what is wrong with it."""
     try:
         path = config_path()
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_small(path, _MAX_BYTES).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError, NotFoundError):  # no file, or no home for one
         return Settings()
     except (ValueError, RecursionError) as error:  # of UTF-8 and of endless numbers too

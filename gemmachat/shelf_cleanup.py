@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemmachat.errors import GemmachatError
-from gemmachat.manifest import CHECKPOINTS, MANIFEST, Manifest
+from gemmachat.manifest import CHECKPOINTS, MANIFEST, MARK, Manifest, unmark_empty
 from gemmachat.shelf import LAST_USED, Shelf, unit_lock
 
 _OURS = (".gguf", ".gguf.clusters", ".part", ".part.json", ".lock")
@@ -42,7 +42,7 @@ def remove(folder: Path) -> Removal:
     with unit_lock(folder):
         # Without it nothing is on the shelf: a removal that is interrupted leaves no half model.
         (folder / MANIFEST).unlink(missing_ok=True)
-        freed = _delete(_ours(folder))
+        freed = _delete([*_ours(folder), folder / MARK])
     _remove_empty(folder)
     left = tuple(sorted(folder.iterdir())) if folder.exists() else ()
     return Removal(freed, left)
@@ -84,6 +84,8 @@ def _leftovers_or_reason(folder: Path) -> list[Path] | str:
 def _leftovers(folder: Path) -> list[Path]:
     """Files of ours that no manifest names. Raises `DamagedFileError` if that cannot be told."""
     manifest = Manifest.read(folder)
+    if manifest is None and not (folder / MARK).exists():
+        return []  # another program's
     kept = {f"{MANIFEST}.lock"}
     if manifest is not None:
         files = [file.file for file in manifest.files]
@@ -126,6 +128,4 @@ def _remove_empty(folder: Path) -> None:
     for inside in sorted(folder.glob(f"{CHECKPOINTS}/**/"), reverse=True):
         with contextlib.suppress(OSError):
             inside.rmdir()
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-        folder.parent.rmdir()
+    unmark_empty(folder)

@@ -15,7 +15,7 @@ from gemmachat.errors import GemmachatError, UsageError
 from gemmachat.file_names import is_plain_name
 from gemmachat.gguf_info import GgufInfo, check_pair, read_header
 from gemmachat.gguf_types import quoted
-from gemmachat.manifest import Manifest, ManifestFile, Role
+from gemmachat.manifest import Manifest, ManifestFile, Role, mark, unmark_empty
 from gemmachat.model_facts import main_type
 from gemmachat.reference import UNKNOWN_QUANT, is_model_name, quant_in
 from gemmachat.shelf import Shelf, Unit, unit_lock
@@ -54,6 +54,21 @@ def import_model(
             f"with gemmachat rm {name}:{quant.lower()}"
         )
     folder.mkdir(parents=True, exist_ok=True)
+    mark(folder)
+    try:
+        return _shelved(folder, name, quant, names, headers, progress)
+    finally:
+        unmark_empty(folder)
+
+
+def _shelved(
+    folder: Path,
+    name: str,
+    quant: str,
+    names: tuple[str, ...],
+    headers: list[GgufInfo],
+    progress: Callable[[int, int], None],
+) -> Unit:
     _check_room(folder, headers)
     total, done = sum(header.state.size for header in headers), 0
 
@@ -88,6 +103,7 @@ def _take(
             sha256 = _copy(source, part, moved)
         # What lay there without a manifest was left by a pull or an import that did not end.
         part.replace(folder / file)
+        part.unlink(missing_ok=True)  # a link to the file that is replaced stays where it is
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()

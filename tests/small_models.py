@@ -7,7 +7,7 @@ from pathlib import Path
 
 from embedded import DRAFTER, TARGET
 
-from gemmachat.manifest import Manifest, ManifestFile
+from gemmachat.manifest import Manifest, ManifestFile, mark
 from gemmachat.shelf import Shelf, Unit
 
 
@@ -15,6 +15,7 @@ def shelve(models: Path, name: str, quant: str, *, path: str | None = None) -> U
     """Put a real pair on the shelf, as if pulled from the place `path` of a repository."""
     folder = Shelf(models).folder(name, quant)
     folder.mkdir(parents=True)
+    mark(folder)
     files = (
         _place(folder, "target", TARGET, f"{name}.gguf", path or f"{name}-{quant}.gguf"),
         _place(folder, "drafter", DRAFTER, f"mtp-{name}.gguf", f"mtp-{name}.gguf"),

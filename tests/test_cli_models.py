@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -378,6 +379,7 @@ def test_alias_of_a_file_holds_in_every_folder(
         (["tiny", "e4b"], 2, "is the name of a model"),
         (["mine", "e4b"], 2, "is the name of a model"),
         (["A b", "e4b"], 2, "cannot be a name"),
+        (["aliases.json", "e4b"], 2, "cannot be a name"),
         (["../x", "e4b"], 2, "cannot be a name"),
         (["fast", "nothing"], 3, "no model 'nothing'"),
         (["fast", "/no/such.gguf"], 3, "no file /no/such.gguf"),
@@ -393,6 +395,26 @@ def test_aliases_that_make_no_sense_are_refused(
     assert (done.code, done.out) == (code, "")
     assert said in done.err
     assert command("alias").out == ""
+
+
+def test_more_aliases_than_are_read_are_refused(command: Command, models: Path) -> None:
+    far = models / "/".join(["x" * 200] * 15) / "t.gguf"
+    far.parent.mkdir(parents=True)
+    far.write_bytes(TARGET.read_bytes())
+    done = [command("alias", f"a{n}", str(far)) for n in range(30)]
+    assert {result.code for result in done} == {0, 2}
+    assert "gemmachat alias --remove NAME" in done[-1].err
+    assert command("list").code == 0
+
+
+@pytest.mark.parametrize("name", ["aliases.json", "e2b/q4_0/manifest.json", "e2b/q4_0"])
+def test_a_pipe_in_the_models_folder_is_not_waited_for(
+    command: Command, models: Path, name: str
+) -> None:
+    place = models / name
+    place.parent.mkdir(parents=True)
+    os.mkfifo(place)
+    assert command("list").code in (0, 1)
 
 
 def test_damaged_aliases_are_one_sentence(command: Command, models: Path) -> None:

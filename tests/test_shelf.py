@@ -284,6 +284,44 @@ def test_prune_does_not_take_what_became_a_model_meanwhile(tmp_path: Path) -> No
     assert unit.target.exists()
 
 
+def test_prune_leaves_what_other_programs_keep_in_the_models_folder(tmp_path: Path) -> None:
+    models, outside = tmp_path / "models", tmp_path / "outside"
+    for folder in (models / "run1" / "v1" / "checkpoint", outside, models / "link"):
+        folder.mkdir(parents=True)
+    (models / "link" / "q8_0").symlink_to(outside)
+    theirs = [
+        models / "run1" / "v1" / "gemma.gguf",
+        models / "run1" / "v1" / "checkpoint" / "weights.pt",
+        models / "run1" / "v1" / "notes.lock",
+        outside / "precious.gguf",
+    ]
+    for file in theirs:
+        file.write_bytes(b"x")
+    assert shelf_cleanup.find_leftovers(Shelf(models)) == ([], [])
+
+
+def test_import_over_a_lost_manifest_leaves_no_partial_file(tmp_path: Path) -> None:
+    unit = shelve(tmp_path, "mine", "Q8_0")
+    own = unit.folder / "mine-Q8_0.gguf"
+    unit.target.rename(own)
+    (unit.folder / MANIFEST).unlink()
+    import_model(Shelf(tmp_path), own, None, "mine", lambda *_: None)
+    assert not list(unit.folder.glob("*.part"))
+
+
+def test_failed_import_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, _ = copies(tmp_path / "files")
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(Path, "replace", no_link)
+    with pytest.raises(OSError, match="no links"):
+        import_model(Shelf(tmp_path / "models"), target, None, "mine", lambda *_: None)
+    assert not list((tmp_path / "models").iterdir())
+
+
+def no_link(*_: object) -> None:
+    raise OSError("no links here")
+
+
 def test_prune_leaves_folders_with_a_damaged_manifest(tmp_path: Path) -> None:
     unit = shelve(tmp_path, "e2b", "Q4_0")
     (unit.folder / MANIFEST).write_text("{}")
