@@ -55,12 +55,12 @@ class Unit:
         return datetime.fromisoformat(self.manifest.pulled_at)
 
     def last_used(self) -> datetime | None:
-        """When a chat last used it; None if none did."""
+        """When a chat last used it; None if none did, or at a time that cannot be."""
         try:
             seconds = (self.folder / LAST_USED).stat().st_mtime
-        except OSError:
+            return datetime.fromtimestamp(seconds, timezone.utc) if seconds >= 0 else None
+        except (OSError, OverflowError, ValueError):  # a year that no calendar has
             return None
-        return datetime.fromtimestamp(seconds, timezone.utc)
 
     def touch(self) -> None:
         """Remember that it is used now, where that can be written."""

@@ -77,6 +77,20 @@ def test_unit_in_the_folder_of_another_is_refused(tmp_path: Path) -> None:
         Shelf(tmp_path).find("e2b")
 
 
+@pytest.mark.parametrize("seconds", [-1, -(1 << 40), 1 << 38])
+def test_use_at_a_time_that_cannot_be_is_unknown(tmp_path: Path, seconds: int) -> None:
+    unit = shelve(tmp_path, "e2b", "Q4_0")
+    unit.touch()
+    try:
+        os.utime(unit.folder / LAST_USED, (seconds, seconds))
+    except (OSError, OverflowError):
+        pytest.skip("this file system keeps no such time")
+    if (unit.folder / LAST_USED).stat().st_mtime != seconds:
+        pytest.skip("this file system keeps no such time")
+    assert unit.last_used() is None
+    assert Shelf(tmp_path).find("e2b") == unit
+
+
 def test_use_that_cannot_be_remembered_is_no_error(tmp_path: Path) -> None:
     unit = shelve(tmp_path, "e2b", "Q4_0")
     (unit.folder / LAST_USED).symlink_to(LAST_USED)  # a circle: nothing can be written there
