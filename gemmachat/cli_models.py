@@ -248,7 +248,7 @@ def _ask(screen: Screen, question: str, yes: bool) -> None:
     """Go on only if the user says so; raises `UsageError` where nobody can."""
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():  # None where it was closed
         raise UsageError("nobody can be asked here whether to remove it: pass --yes")
     answer = screen.read_line(f"{question} [y/N] ")
     if (answer or "").strip().lower() not in ("y", "yes"):
