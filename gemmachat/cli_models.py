@@ -192,7 +192,9 @@ def prune(context: typer.Context, yes: Yes = False, as_json: JsonReport = False)
     from gemmachat.shelf_cleanup import prune as remove_leftovers
 
     screen: Screen = context.obj
-    leftovers, skipped = find_leftovers(open_shelf())
+    shelf = open_shelf()
+    leftovers, skipped = find_leftovers(shelf)
+    skipped += map(str, shelf.unreadable())
     files = [file for part in leftovers for file in part.files]
     screen.note(*(f"left as it is: {reason}" for reason in skipped))
     if leftovers:
