@@ -239,7 +239,7 @@ def _units() -> list[Unit]:
 def _is_on_shelf(name: str) -> bool:
     """Whether there is a folder for models of this name, sound or not."""
     try:
-        return any(folder.parent.name == name for folder in open_shelf().folders())
+        return bool(open_shelf().folders_of(name))
     except NotFoundError:
         return False
 

@@ -16,6 +16,8 @@ from gemmachat.source import HubCheckpoint, HubPath, ModelSource
 _QUANT = re.compile(r"[A-Z0-9][A-Z0-9._-]*")
 _REVISION = re.compile(r"[\w][\w./-]{0,99}", re.ASCII)
 _CHECKPOINT_QUANT = "Q8_0"
+_MAX_TOKENS = 1 << 30
+_MAX_BYTES = 1 << 50
 _KEYS = {
     "description", "context", "temperature", "embedded", "target", "drafter", "page", "memory",
     "mmproj", "quants", "drafters",
@@ -78,11 +80,11 @@ def _entry(name: str, table: _Table) -> CatalogEntry:
     entry = CatalogEntry(
         name=name,
         description=table.required("description", str),
-        context=table.positive(table.required("context", int), "context"),
+        context=table.positive("context", _MAX_TOKENS),
         temperature=table.optional("temperature", float),
         embedded=embedded,
         page=table.optional("page", str),
-        memory=table.optional("memory", int),
+        memory=_nbytes(table, "memory"),
         quants={quant: _quant(quant, part) for quant, part in table.parts("quants")},
         drafters=tuple(_drafter(part) for part in table.rows("drafters")),
         mmproj=None if (part := table.part("mmproj")) is None else _hub_path(part),
@@ -98,10 +100,7 @@ def _quant(quant: str, table: _Table) -> QuantFile:
     if not _QUANT.fullmatch(quant) or not is_plain_name(quant):
         raise table.wrong("has a name that is not made of A-Z, 0-9, '.', '_' and '-'")
     table.check_keys({"repo", "file", "revision", "bytes"})
-    nbytes = table.optional("bytes", int)
-    if nbytes is not None:
-        table.positive(nbytes, "bytes")
-    return QuantFile(_hub_path(table), nbytes)
+    return QuantFile(_hub_path(table), _nbytes(table, "bytes"))
 
 
 def _drafter(table: _Table) -> HubCheckpoint | HubPath:
@@ -118,6 +117,10 @@ def _hub_path(table: _Table) -> HubPath:
         table.checked("file", _is_gguf_path, "the path of a .gguf file"),
         _revision(table),
     )
+
+
+def _nbytes(table: _Table, key: str) -> int | None:
+    return None if table.optional(key, int) is None else table.positive(key, _MAX_BYTES)
 
 
 def _revision(table: _Table) -> str:
@@ -169,10 +172,11 @@ class _Table:
             raise self.wrong(f"lacks the key {key!r}")
         return value
 
-    def positive(self, value: int, key: str) -> int:
-        """A number of at least 1."""
-        if value < 1:
-            raise self.wrong(f"has a {key!r} below 1")
+    def positive(self, key: str, most: int) -> int:
+        """A whole number from 1 to `most`."""
+        value = self.required(key, int)
+        if not 1 <= value <= most:
+            raise self.wrong(f"has a {key!r} that is not between 1 and {most}")
         return value
 
     def checked(self, key: str, is_right: Callable[[str], bool], what: str) -> str:

@@ -192,7 +192,9 @@ def prune(context: typer.Context, yes: Yes = False, as_json: JsonReport = False)
     from gemmachat.shelf_cleanup import prune as remove_leftovers
 
     screen: Screen = context.obj
-    leftovers, skipped = find_leftovers(open_shelf())
+    shelf = open_shelf()
+    leftovers, skipped = find_leftovers(shelf)
+    skipped += map(str, shelf.unreadable())
     files = [file for part in leftovers for file in part.files]
     screen.note(*(f"left as it is: {reason}" for reason in skipped))
     if leftovers:
@@ -248,7 +250,7 @@ def _ask(screen: Screen, question: str, yes: bool) -> None:
     """Go on only if the user says so; raises `UsageError` where nobody can."""
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():  # None where it was closed
         raise UsageError("nobody can be asked here whether to remove it: pass --yes")
     answer = screen.read_line(f"{question} [y/N] ")
     if (answer or "").strip().lower() not in ("y", "yes"):

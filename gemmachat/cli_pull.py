@@ -10,6 +10,7 @@ import typer
 from gemmachat.catalog import load_catalog, meaning, open_shelf, unknown_model
 from gemmachat.completion import complete_known
 from gemmachat.errors import DamagedFileError, UsageError
+from gemmachat.hub_settings import check_hub_settings
 from gemmachat.pull_view import PullView
 from gemmachat.reference import HostedModel, LocalModel, NamedModel
 from gemmachat.shelf import Unit
@@ -62,6 +63,7 @@ def pull(
         reference = _place_of(reference, here)
     entry = _entry(reference) if isinstance(reference, NamedModel) else None
 
+    check_hub_settings()
     from gemmachat.hub import Hub
     from gemmachat.pull import pull as fetch
     from gemmachat.pull_events import silent

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote
 
 from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
@@ -102,9 +102,10 @@ class Hub:
     def listing(
         self, repo: str, revision: str = "main", progress: Progress = silent
     ) -> tuple[HubFile, ...]:
-        """All files of a repository at one commit, but those with names that are not plain.
+        """All files of a repository at one commit, but those of which the hub tells nonsense.
 
-        Offline those in the cache. Raises as `resolve` does.
+        That is a name that is not plain, or a size that is none. Offline those in the cache. Raises
+        as `resolve` does.
         """
         _check_names(repo, "any", revision)
         if self.offline:
@@ -176,7 +177,8 @@ class Hub:
             if entry.get("type") == "file" and isinstance(path, str) and is_plain_path(path):
                 lfs = entry["lfs"] if isinstance(entry.get("lfs"), dict) else {}
                 size, etag = lfs.get("size", entry.get("size")), lfs.get("oid", entry.get("oid"))
-                files.append(_file(repo, path, commit, size, etag))
+                if _is_size(size):
+                    files.append(_file(repo, path, commit, size, etag))
         return tuple(files)
 
     def _entries(self, url: str, repo: str) -> Iterator[dict[str, Any]]:
@@ -199,12 +201,16 @@ def _file(repo: str, path: str, commit: str, size: object, etag: object) -> HubF
     """Check what a hub says about a file."""
     if not _COMMIT.fullmatch(commit):
         raise DownloadError(f"{repo}/{path}: the hub tells a commit that is none")
-    if type(size) is not int or not 0 <= size <= _MAX_BYTES:
+    if not _is_size(size):
         raise DownloadError(f"{repo}/{path}: the hub tells a size that is none")
     tag = etag if isinstance(etag, str) and len(etag) <= 200 and etag.isprintable() else None
     sha256 = tag if tag and _SHA256.fullmatch(tag) else None
     url = hf_hub_url(repo, path, revision=commit)
     return HubFile(repo, path, commit, size, sha256, tag, url)
+
+
+def _is_size(size: object) -> TypeGuard[int]:
+    return type(size) is int and 0 <= size <= _MAX_BYTES
 
 
 def _check_names(repo: str, path: str, revision: str) -> None:

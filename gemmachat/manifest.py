@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from gemmachat.errors import DamagedFileError
+from gemmachat.errors import DamagedFileError, GemmachatError
 from gemmachat.file_names import is_plain_name, is_plain_path, is_repository
 from gemmachat.files import open_regular
 from gemmachat.publish import publish
@@ -72,8 +72,8 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest | None:
         """The manifest of a folder; None where there is none.
 
-        Raises `DamagedFileError` where it is not exactly what `write` writes, `OSError` where it
-        cannot be read.
+        Raises `DamagedFileError` where it is not exactly what `write` writes, `GemmachatError`
+        where it cannot be read.
         """
         path = folder / MANIFEST
         try:
@@ -81,6 +81,8 @@ class Manifest:
                 data = file.read(_MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise GemmachatError(f"{path} cannot be read: {error.strerror or error}") from error
         try:
             if len(data) > _MAX_BYTES:
                 raise ValueError(f"is larger than {_MAX_BYTES} bytes")

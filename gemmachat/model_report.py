@@ -12,6 +12,7 @@ from gemmachat.catalog_entry import CatalogEntry
 from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.gguf_info import GgufInfo, ModelShape, check_pair, read_header, validate_target
 from gemmachat.manifest import ManifestFile
+from gemmachat.sanitize import safe_line
 from gemmachat.source import HubCheckpoint, HubPath
 from gemmachat.table import context_text, size_text
 
@@ -56,9 +57,10 @@ def describe(model: ResolvedModel, entry: CatalogEntry | None) -> dict[str, Any]
 
 def description_lines(facts: dict[str, Any], width: int | None) -> list[str]:
     """Return the facts of `describe` or `describe_entry` for a reader, wrapped at `width`."""
-    pairs = list(_pairs(facts) if facts["here"] else _entry_pairs(facts))
+    told = _pairs(facts) if facts["here"] else _entry_pairs(facts)
+    pairs = [(label, safe_line(text)) for label, text in told]
     margin = max(len(label) for label, _ in pairs) + 4
-    lines = [": ".join(text for text in (facts["model"], facts["description"]) if text)]
+    lines = [": ".join(safe_line(facts[key]) for key in ("model", "description") if facts[key])]
     for label, text in pairs:
         room = None if width is None else max(width - margin, _NARROWEST)
         parts = [text] if room is None else textwrap.wrap(text, room, break_on_hyphens=False)
@@ -116,7 +118,8 @@ def _file_pairs(file: dict[str, Any]) -> Iterator[tuple[str, str]]:
     kinds = ", ".join(f"{kind['tensors']} {kind['type']}" for kind in file["types"])
     yield "", f"{size_text(file['bytes'])}, tensors: {kinds}"
     if file["repo"]:
-        yield "", f"from {file['repo']}, {file['source']}, commit {str(file['commit'])[:12]}"
+        commit = file["commit"] and f"commit {file['commit'][:12]}"
+        yield "", "from " + ", ".join(filter(None, (file["repo"], file["source"], commit)))
     if file["made_from"]:
         yield "", file["made_from"]
 

@@ -49,14 +49,22 @@ def _named_folders(shelf: Shelf, text: str) -> list[Path]:
 def unit_folders(
     shelf: Shelf, reference: NamedModel | HostedModel | LocalModel | None
 ) -> list[Path]:
-    """Return the folders of the units that a reference means."""
+    """Return the folders of the units that a reference means.
+
+    Raises `GemmachatError` where they cannot be listed.
+    """
     if not isinstance(reference, NamedModel | HostedModel):
         return []
     quant = None if reference.quant is None else reference.quant.lower()
     return [
         folder
-        for folder in shelf.folders()
-        if folder.parent.name == reference.name
-        and quant in (None, folder.name)
-        and (folder / MANIFEST).exists()
+        for folder in shelf.folders_of(reference.name)
+        if quant in (None, folder.name) and _has_manifest(folder)
     ]
+
+
+def _has_manifest(folder: Path) -> bool:
+    try:
+        return (folder / MANIFEST).exists()
+    except OSError:  # nobody may look: who reads it is told so
+        return True

@@ -55,12 +55,12 @@ class Unit:
         return datetime.fromisoformat(self.manifest.pulled_at)
 
     def last_used(self) -> datetime | None:
-        """When a chat last used it; None if none did."""
+        """When a chat last used it; None if none did, or at a time that cannot be."""
         try:
             seconds = (self.folder / LAST_USED).stat().st_mtime
-        except OSError:
+            return datetime.fromtimestamp(seconds, timezone.utc) if seconds >= 0 else None
+        except (OSError, OverflowError, ValueError):  # a year that no calendar has
             return None
-        return datetime.fromtimestamp(seconds, timezone.utc)
 
     def touch(self) -> None:
         """Remember that it is used now, where that can be written."""
@@ -78,20 +78,32 @@ class Shelf:
         """Where a unit lies, or would."""
         return self.models / name / quant.lower()
 
-    def units(self) -> tuple[list[Unit], list[DamagedFileError]]:
+    def units(self) -> tuple[list[Unit], list[GemmachatError]]:
         """Return all units by name, and what is wrong with those that cannot be read."""
         read = [_unit_or_problem(folder) for folder in self.folders()]
         units = [item for item in read if isinstance(item, Unit)]
-        return units, [item for item in read if isinstance(item, DamagedFileError)]
+        problems = [item for item in read if isinstance(item, GemmachatError)]
+        return units, [*self.unreadable(), *problems]
 
     def folders(self) -> list[Path]:
-        """Return every folder in which a unit lies or could, in order."""
-        return [part for name in _subfolders(self.models) for part in _subfolders(name)]
+        """Return every folder in which a unit lies or could, in order; see `unreadable`."""
+        parts = map(_subfolders_or_problem, _subfolders(self.models))
+        return [part for found in parts if isinstance(found, list) for part in found]
+
+    def folders_of(self, name: str) -> list[Path]:
+        """Return those of one name. Raises `GemmachatError` where they cannot be listed."""
+        return _subfolders(self.models / name) if _is_our_name(name) else []
+
+    def unreadable(self) -> list[GemmachatError]:
+        """Return why the folders of some names cannot be listed."""
+        parts = map(_subfolders_or_problem, _subfolders(self.models))
+        return [found for found in parts if isinstance(found, GemmachatError)]
 
     def find(self, name: str, quant: str | None = None) -> Unit | None:
         """Return a unit; without a quantization, of several the one that was last used, or came.
 
-        Raises `DamagedFileError` where its manifest is damaged.
+        Raises `DamagedFileError` where its manifest is damaged, `GemmachatError` where it cannot be
+        read.
         """
         if quant is not None:
             return _unit(self.folder(name, quant))
@@ -115,19 +127,23 @@ def _refuse(folder: Path) -> None:
     raise GemmachatError(f"another gemmachat is at work in {folder}: wait until it is done")
 
 
-def _unit_or_problem(folder: Path) -> Unit | DamagedFileError | None:
+def _unit_or_problem(folder: Path) -> Unit | GemmachatError | None:
     try:
         return _unit(folder)
-    except DamagedFileError as problem:
+    except GemmachatError as problem:
+        return problem
+
+
+def _subfolders_or_problem(folder: Path) -> list[Path] | GemmachatError:
+    try:
+        return _subfolders(folder)
+    except GemmachatError as problem:
         return problem
 
 
 def _unit(folder: Path) -> Unit | None:
     """Raises `DamagedFileError` on a manifest that is damaged, or of another folder."""
-    try:
-        manifest = Manifest.read(folder)
-    except OSError as error:
-        raise GemmachatError(f"{folder} cannot be read: {error.strerror or error}") from error
+    manifest = Manifest.read(folder)
     if manifest is None:
         return None
     if (folder.parent.name, folder.name) != (manifest.name, manifest.quant.lower()):
@@ -141,11 +157,18 @@ def _unit(folder: Path) -> Unit | None:
 def _subfolders(folder: Path) -> list[Path]:
     """Those that gemmachat may have made: models of other programs can lie beside them."""
     try:
-        return sorted(p for p in folder.iterdir() if _is_our_name(p.name) and p.is_dir())
+        return sorted(p for p in folder.iterdir() if _is_our_name(p.name) and _is_folder(p))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise GemmachatError(f"{folder} cannot be read: {error.strerror or error}") from error
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # nobody may look: who reads it is told so
+        return True
 
 
 def _is_our_name(name: str) -> bool:

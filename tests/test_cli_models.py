@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,16 @@ def test_show_for_a_reader_wraps_at_the_terminal(
     assert "  licence  see https://huggingface.co/google/gemma-4-E2B-it" in lines
 
 
+def test_show_makes_no_line_of_what_others_wrote(command: Command, models: Path) -> None:
+    unit = shelve(models, "e2b", "Q4_0")
+    target, drafter = unit.manifest.files
+    drafter = replace(drafter, path=None, commit=None, made_from="quantized\n  licence  mine")
+    replace(unit.manifest, files=(target, drafter)).write(unit.folder)
+    lines = [line.strip() for line in command("show", "e2b").out.splitlines()]
+    assert "from me/mine, e2b-Q4_0.gguf, commit 000000000000" in lines
+    assert lines[lines.index("from me/mine") + 1] == "quantized licence mine"
+
+
 def test_show_of_a_model_that_is_not_here_tells_where_it_is(command: Command, models: Path) -> None:
     facts = json.loads(command("show", "gemma4:e2b", "--json").out)
     assert facts["here"] is False
@@ -183,6 +194,23 @@ def test_rm_where_nobody_can_be_asked_needs_yes(command: Command, models: Path) 
         {"model": "e2b:q4_0", "bytes": unit.nbytes, "left": []}
     ]
     assert not unit.folder.exists()
+
+
+@pytest.mark.parametrize("arguments", [("rm", "e2b"), ("prune",)])
+def test_closed_standard_input_is_nobody_to_ask(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    models: Path,
+    arguments: tuple[str, ...],
+) -> None:
+    unit = shelve(models, "e2b", "Q4_0")
+    partial = unit.folder / "x.gguf.part"
+    partial.write_bytes(b"GGUF")
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it where it was closed
+    assert cli.main(arguments) == 2
+    assert "pass --yes" in capsys.readouterr().err
+    assert unit.target.exists()
+    assert partial.exists()
 
 
 def test_rm_never_guesses_a_quantization(command: Command, models: Path) -> None:

@@ -279,6 +279,51 @@ def test_what_cannot_be_pulled_is_one_sentence(
     assert not list(models.rglob("*.gguf*"))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_ENDPOINT", "http://[::1"),
+        ("HF_ENDPOINT", "http://127.0.0.1:99999"),
+        ("HF_ENDPOINT", "http://127.0.0.1:abc"),
+        ("HF_ENDPOINT", "http://a\x1b[31m.invalid"),
+        ("HF_ENDPOINT", "http://a\x1b.invalid"),
+        ("HF_ENDPOINT", "http://"),
+        ("HF_ENDPOINT", "ftp://127.0.0.1"),
+        ("HF_ENDPOINT", ""),
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "abc"),
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "-1"),
+        ("HF_HUB_ETAG_TIMEOUT", "abc"),
+        ("HF_HUB_ETAG_TIMEOUT", "9" * 400),
+    ],
+)
+def test_hub_settings_that_make_no_sense_are_refused_by_name(
+    command: Command,
+    server: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+) -> None:
+    monkeypatch.setenv(name, value)
+    done = command("pull", "mine:q8_0")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {name} is not")
+    assert not server.requests
+
+
+def test_hub_settings_are_checked_before_the_library_reads_them(tmp_path: Path) -> None:
+    folders = {"HF_HOME": str(tmp_path), "GEMMACHAT_MODELS": str(tmp_path / "models")}
+    done = subprocess.run(
+        [sys.executable, "-m", "gemmachat", "pull", "e2b:q4_0"],
+        env={**os.environ, **folders, "HF_HUB_OFFLINE": "1", "HF_HUB_ETAG_TIMEOUT": "abc"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: HF_HUB_ETAG_TIMEOUT is not")
+    assert len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.usefixtures("offline")
 def test_offline_is_told_and_what_is_here_is_still_used(
     command: Command, catalog: None, models: Path

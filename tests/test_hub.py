@@ -117,11 +117,13 @@ def test_revisions_are_checked_too(stand_in, hub):
         {"type": "file", "path": "a.gguf", "size": True, "oid": "0" * 40},
     ],
 )
-def test_sizes_that_are_none_are_refused(stand_in, hub, made):
+def test_files_with_sizes_that_are_none_are_not_listed(stand_in, hub, made):
     stand_in.put(REPO, {PATH: DATA})
     stand_in.faults.listing = [made]
-    with pytest.raises(DownloadError, match="size"):
-        hub.listing(REPO)
+    assert [file.path for file in hub.listing(REPO)] == [PATH]
+    assert hub.resolve(HubPath(REPO, "m*.gguf")).path == PATH
+    with pytest.raises(NotFoundError, match="no file"):
+        hub.resolve(HubPath(REPO, "a*.gguf"))
 
 
 @pytest.mark.parametrize("made", [7, None, [], {}, {"type": 1}, {"type": "file", "path": 7}])

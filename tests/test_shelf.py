@@ -70,11 +70,62 @@ def test_damaged_manifest_hides_no_other_unit(tmp_path: Path) -> None:
         Shelf(tmp_path).find("e4b")
 
 
+UNREADABLE = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from gemmachat import cli
+commands = ["list"], ["prune"], ["verify"], ["verify", "e4b"], ["show", "e4b"]
+for command in commands:
+    assert cli.main(command) == 0  # loads what another user may not be allowed to read
+os.chmod(sys.argv[1], 0)
+if os.getuid() == 0:
+    os.setuid(65534)  # nothing is unreadable to root
+print("codes", *map(cli.main, commands))
+"""
+
+
+@pytest.mark.parametrize("part", ["e4b/q4_0/manifest.json", "e4b/q4_0", "e4b"])
+def test_unreadable_unit_is_one_problem_and_hides_no_other(part: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        models = Path(name)
+        models.chmod(0o755)
+        shelve(models, "e2b", "Q4_0")
+        shelve(models, "e4b", "Q4_0")
+        done = subprocess.run(
+            [sys.executable, "-c", UNREADABLE, models / part, Path(__file__).parent.parent],
+            env={**os.environ, "GEMMACHAT_MODELS": name, "XDG_CONFIG_HOME": name},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (models / part).chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "codes 0 0 4 1 1"
+    assert lines.count("e2b:q4_0: 2 files are right") == 2  # before and after
+    assert done.stderr.count("cannot be read: Permission denied") == 5
+
+
 def test_unit_in_the_folder_of_another_is_refused(tmp_path: Path) -> None:
     unit = shelve(tmp_path, "e2b", "Q4_0")
     unit.folder.rename(tmp_path / "e2b" / "q8_0")
     with pytest.raises(DamagedFileError, match="holds the manifest of e2b:q4_0"):
         Shelf(tmp_path).find("e2b")
+
+
+@pytest.mark.parametrize("seconds", [-1, -(1 << 40), 1 << 38])
+def test_use_at_a_time_that_cannot_be_is_unknown(tmp_path: Path, seconds: int) -> None:
+    unit = shelve(tmp_path, "e2b", "Q4_0")
+    unit.touch()
+    try:
+        os.utime(unit.folder / LAST_USED, (seconds, seconds))
+    except (OSError, OverflowError):
+        pytest.skip("this file system keeps no such time")
+    if (unit.folder / LAST_USED).stat().st_mtime != seconds:
+        pytest.skip("this file system keeps no such time")
+    assert unit.last_used() is None
+    assert Shelf(tmp_path).find("e2b") == unit
 
 
 def test_use_that_cannot_be_remembered_is_no_error(tmp_path: Path) -> None:
