@@ -79,6 +79,8 @@ def _leftovers_or_reason(folder: Path) -> list[Path] | str:
             return _leftovers(folder)
     except GemmachatError as error:
         return str(error)
+    except OSError as error:
+        return f"{folder} cannot be read: {error.strerror or error}"
 
 
 def _leftovers(folder: Path) -> list[Path]:
