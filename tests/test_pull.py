@@ -19,7 +19,7 @@ from gemmachat.errors import DamagedFileError, DownloadError, NotFoundError, Usa
 from gemmachat.file_lock import locked
 from gemmachat.gguf_info import check_pair, read_header
 from gemmachat.hub import Hub
-from gemmachat.manifest import MANIFEST, Manifest, ManifestFile
+from gemmachat.manifest import MANIFEST, MARK, Manifest, ManifestFile
 from gemmachat.pull import pull
 from gemmachat.pull_events import PullEvent
 from gemmachat.source import HubCheckpoint, HubPath
@@ -59,7 +59,7 @@ PLAIN = replace(SOURCE, drafters=(sources.DRAFTER,))
 
 def test_a_checkpoint_becomes_the_drafter_and_leaves_nothing_else(server, pair, unit, hub, events):
     manifest = pull(SOURCE, unit, hub, events.append)
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, CONVERTED])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, TARGET_FILE, CONVERTED])
     assert Manifest.read(unit) == manifest
     commit = server.commit(sources.MODELS, "main")[0]
     assert manifest.target == ManifestFile(
@@ -96,7 +96,7 @@ def test_only_what_a_conversion_needs_is_fetched(server, unit, hub):
 
 def test_a_drafter_that_is_a_file_is_taken_as_it_is(server, pair, unit, hub):
     manifest = pull(PLAIN, unit, hub)
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, DRAFTER_FILE])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, TARGET_FILE, DRAFTER_FILE])
     assert (unit / DRAFTER_FILE).read_bytes() == pair.drafter
     assert manifest.drafter.path == DRAFTER_FILE
     assert manifest.drafter.made_from is None
@@ -137,7 +137,7 @@ def test_a_file_that_changed_on_the_hub_is_told_and_replaced(server, pair, unit,
     assert (unit / new.target.file).read_bytes() == changed
     assert new.target.sha256 == sha256(bytes(changed))
     assert new.drafter == old.drafter
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, new.target.file, DRAFTER_FILE])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, new.target.file, DRAFTER_FILE])
     for part in (old.target.sha256, new.target.sha256, old.pulled_at):
         assert part in notes(events)
     assert pull(PLAIN, unit, hub) == new
@@ -167,7 +167,7 @@ def test_an_update_that_fails_leaves_the_old_pair_usable(server, pair, unit, hub
     new = pull(PLAIN, unit, hub)
     assert (new.target.sha256, new.drafter.sha256) == (sha256(pair.target[:-1] + b"?"), drafter)
     assert is_as_described(unit)
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, new.target.file, new.drafter.file])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, new.target.file, new.drafter.file])
 
 
 def test_a_drafter_that_was_converted_is_kept_when_the_target_is_fetched_anew(
@@ -192,7 +192,7 @@ def test_a_better_drafter_replaces_the_one_that_was_pulled_before(server, unit, 
     (unit / f"{DRAFTER_FILE}.clusters").write_bytes(b"of the old one")
     server.gated.clear()
     assert pull(SOURCE, unit, hub).drafter.file == CONVERTED
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, CONVERTED])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, TARGET_FILE, CONVERTED])
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_checkpoint_that_cannot_be_converted_makes_way(server, pair, unit, hub
     manifest = pull(SOURCE, unit, hub, events.append)
     assert manifest.drafter.file == DRAFTER_FILE
     assert "owner/nano-assistant is passed over, trying the next" in notes(events)
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, DRAFTER_FILE])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, TARGET_FILE, DRAFTER_FILE])
 
 
 def test_a_drafter_of_another_model_makes_way_or_is_left_out(server, pair, unit, hub, events):
@@ -256,7 +256,7 @@ def test_a_target_that_cannot_be_run_is_refused_and_not_kept(server, pair, unit,
     with pytest.raises(DamagedFileError) as error:
         pull(SOURCE, unit, hub)
     assert error.value.exit_code == 4
-    assert os.listdir(unit) == []
+    assert not unit.exists()
 
 
 def test_a_target_that_is_not_there_is_not_found(server, unit, hub):
@@ -384,7 +384,7 @@ def test_pulls_of_one_model_at_once_fetch_it_once(server, pair, unit, count):
     assert server.fetched == len(pair.target) + len(pair.checkpoint["model.safetensors"])
     assert "wait" in kinds(events)
     assert kinds(events).count("plan") == 1
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, CONVERTED])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, TARGET_FILE, CONVERTED])
 
 
 def test_ctrl_c_while_converting_keeps_what_was_fetched(server, unit, hub):
@@ -410,7 +410,7 @@ def test_a_checkpoint_that_changed_halfway_is_fetched_anew(server, pair, unit, h
         pull(SOURCE, unit, hub, interrupt)
     new = server.put(sources.ASSISTANT, pair.checkpoint | {"README.md": b"new"})
     assert new in pull(SOURCE, unit, hub).drafter.made_from
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, CONVERTED])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, TARGET_FILE, CONVERTED])
 
 
 def test_shards_are_fetched_with_their_index(server, pair, unit, hub, events):

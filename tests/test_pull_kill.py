@@ -16,7 +16,7 @@ from pull_nursery import Nursery, nursery
 from pull_sources import CONVERTED, TARGET_FILE, Pair, make_pair, sha256
 
 from gemmachat.gguf_info import check_pair, read_header
-from gemmachat.manifest import MANIFEST, Manifest
+from gemmachat.manifest import MANIFEST, MARK, Manifest
 
 KILLS = 50
 
@@ -101,7 +101,7 @@ def test_fifty_kills_publish_nothing_wrong_and_fetch_nothing_twice(
             complete += 1
             shutil.rmtree(unit)
     assert pullers.reap(pullers.start(unit)) == 0
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, CONVERTED])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, TARGET_FILE, CONVERTED])
     check_pair(read_header(unit / TARGET_FILE), read_header(unit / CONVERTED))
     assert resumed > 0
 
@@ -119,7 +119,7 @@ def test_processes_that_pull_at_once_fetch_once_though_some_are_killed(
         os.kill(pid, signal.SIGKILL)
     server.faults.rate = None
     assert [pullers.reap(pid) for pid in pids] == [-signal.SIGKILL] * 2 + [0] * 3
-    assert sorted(os.listdir(unit)) == sorted([MANIFEST, TARGET_FILE, CONVERTED])
+    assert sorted(os.listdir(unit)) == sorted([MARK, MANIFEST, TARGET_FILE, CONVERTED])
     assert Manifest.read(unit) is not None
     starts = [r.start for r in server.of("cdn") if sha256(pair.target) in r.path]
     assert starts[0] == 0
