@@ -28,6 +28,7 @@ MAX_FILES = 64
 MAX_SECONDS = 1e4
 LEAST_SECONDS = 1e-9
 MOST_PER_ROW = 1.5
+LEAST_OF_ONE = 0.7
 """In passes of one row: so many rows in one pass cannot cost much more than each in its own."""
 MOST_STEP = 1.0
 """In passes of one row: a drafter is far smaller than its target."""
@@ -131,6 +132,9 @@ def _parse(data: bytes) -> NativeSchedule:
     # More would be a mishap of measuring, and keep drafts from being tried again.
     most = [MOST_PER_ROW * passes[0] * (row + 1) for row in range(MAX_WIDTH)]
     if step > MOST_STEP * passes[0] or any(map(operator.gt, passes, most)):
+        raise ValueError
+    # More rows do not take less: one row was measured while the machine did something else.
+    if any(0 < seconds < LEAST_OF_ONE * passes[0] for seconds in passes):
         raise ValueError
     if any(0 < seconds < LEAST_SECONDS for seconds in (*passes, step)):
         raise ValueError

@@ -87,6 +87,7 @@ def test_the_valid_state_that_the_broken_ones_are_made_from_is_loaded(tmp_path):
         json.dumps({**GOOD, "pass_s": 0.1}),
         json.dumps({**GOOD, "pass_s": [0.0, *[0.2] * 7]}),
         json.dumps({**GOOD, "pass_s": ["0.1", *[0.2] * 7]}),
+        json.dumps({**GOOD, "pass_s": [1.0, 0.0, 0.0, 0.01, *[0.0] * 4]}),
         json.dumps({**GOOD, "pass_s": [True, *[0.2] * 7]}),
         json.dumps({**GOOD, "pass_s": [-0.1, *[0.2] * 7]}),
         json.dumps({**GOOD, "pass_s": [1e9, *[0.2] * 7]}),
