@@ -89,8 +89,9 @@ def main() -> None:
         return
     import atheris
 
-    with atheris.instrument_imports(include=["gemmachat"]):
-        import gemmachat.gguf_info  # noqa: F401 - what is imported here is watched
+    import gemmachat.gguf_info  # noqa: F401 - what is loaded by now is watched
+
+    atheris.instrument_all()
     atheris.Setup(sys.argv, check)
     atheris.Fuzz()
 
