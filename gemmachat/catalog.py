@@ -100,7 +100,11 @@ def known_aliases() -> dict[str, str]:
 
 def meaning(text: str) -> NamedModel | HostedModel | LocalModel | None:
     """Return what a MODEL refers to, aliases followed; None if it can be no name of a model."""
-    return parse_reference(known_aliases().get(text, text))
+    return parse_reference(_without_alias(text))
+
+
+def _without_alias(text: str) -> str:
+    return known_aliases().get(text, text)
 
 
 def looks_like_model(text: str) -> bool:
@@ -158,7 +162,8 @@ def resolve_default(drafter: str | None = None) -> tuple[ResolvedModel, str | No
 
 
 def _resolve(text: str) -> ResolvedModel:
-    reference = meaning(text)
+    meant = _without_alias(text)
+    reference = parse_reference(meant)
     if isinstance(reference, HostedModel):
         return _pulled(text, reference.name, reference.quant, reference.file)
     if isinstance(reference, NamedModel):
@@ -167,7 +172,6 @@ def _resolve(text: str) -> ResolvedModel:
             return _embedded(entry, reference.quant)
         if entry is not None or _is_on_shelf(reference.name):
             return _pulled(text, reference.name, reference.quant)
-    meant = known_aliases().get(text, text)
     return _local(reference.path if isinstance(reference, LocalModel) else meant)
 
 

@@ -10,7 +10,8 @@ from gemmachat import memory, model_facts
 from gemmachat.catalog import ResolvedModel
 from gemmachat.catalog_entry import CatalogEntry
 from gemmachat.engine import DEFAULT_CONTEXT
-from gemmachat.gguf_info import GgufInfo, ModelShape, check_pair, read_header, validate_target
+from gemmachat.gguf_info import GgufInfo, ModelShape, check_pair, read_header
+from gemmachat.gguf_model import read_shape
 from gemmachat.manifest import ManifestFile
 from gemmachat.sanitize import safe_line
 from gemmachat.source import HubCheckpoint, HubPath
@@ -28,7 +29,7 @@ def describe(model: ResolvedModel, entry: CatalogEntry | None) -> dict[str, Any]
     target = read_header(model.target)
     drafter = None if model.drafter is None else read_header(model.drafter)
     check_pair(target, drafter)
-    shape = validate_target(target)
+    shape = read_shape(target)
     unit = model.unit
     used = None if unit is None else unit.last_used()
     origins = {} if unit is None else {file.file: file for file in unit.manifest.files}

@@ -80,15 +80,14 @@ class Shelf:
 
     def units(self) -> tuple[list[Unit], list[GemmachatError]]:
         """Return all units by name, and what is wrong with those that cannot be read."""
-        read = [_unit_or_problem(folder) for folder in self.folders()]
+        folders, problems = self._listed()
+        read = [_unit_or_problem(folder) for folder in folders]
         units = [item for item in read if isinstance(item, Unit)]
-        problems = [item for item in read if isinstance(item, GemmachatError)]
-        return units, [*self.unreadable(), *problems]
+        return units, [*problems, *(item for item in read if isinstance(item, GemmachatError))]
 
     def folders(self) -> list[Path]:
         """Return every folder in which a unit lies or could, in order; see `unreadable`."""
-        parts = map(_subfolders_or_problem, _subfolders(self.models))
-        return [part for found in parts if isinstance(found, list) for part in found]
+        return self._listed()[0]
 
     def folders_of(self, name: str) -> list[Path]:
         """Return those of one name. Raises `GemmachatError` where they cannot be listed."""
@@ -96,8 +95,17 @@ class Shelf:
 
     def unreadable(self) -> list[GemmachatError]:
         """Return why the folders of some names cannot be listed."""
-        parts = map(_subfolders_or_problem, _subfolders(self.models))
-        return [found for found in parts if isinstance(found, GemmachatError)]
+        return self._listed()[1]
+
+    def _listed(self) -> tuple[list[Path], list[GemmachatError]]:
+        folders: list[Path] = []
+        problems: list[GemmachatError] = []
+        for name in _subfolders(self.models):
+            try:
+                folders += _subfolders(name)
+            except GemmachatError as problem:  # noqa: PERF203
+                problems.append(problem)
+        return folders, problems
 
     def find(self, name: str, quant: str | None = None) -> Unit | None:
         """Return a unit; without a quantization, of several the one that was last used, or came.
@@ -130,13 +138,6 @@ def _refuse(folder: Path) -> None:
 def _unit_or_problem(folder: Path) -> Unit | GemmachatError | None:
     try:
         return _unit(folder)
-    except GemmachatError as problem:
-        return problem
-
-
-def _subfolders_or_problem(folder: Path) -> list[Path] | GemmachatError:
-    try:
-        return _subfolders(folder)
     except GemmachatError as problem:
         return problem
 
