@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,6 +11,7 @@ from embedded import DRAFTER, GREEDY, TARGET
 from gemmachat import Engine, Session
 from gemmachat.chat import Answer, Chat, GenerationOptions
 from gemmachat.conversation import Conversation, Message
+from gemmachat.prompt import PromptFormat
 
 OPTIONS = GenerationOptions(replace(GREEDY, seed=1), "auto", 12, exact=True)
 
@@ -93,6 +94,24 @@ def test_going_back_is_as_if_it_had_not_happened(
     assert session.inspect().hidden_hash == fresh.inspect().hidden_hash
 
 
+@pytest.mark.parametrize("how", [Chat.regenerate, Chat.undo])
+def test_a_long_answer_is_taken_back_without_computing_the_turns_before_it(
+    engine: Engine, how: Callable[[Chat], object]
+) -> None:
+    # Sliding layers of the pair forget what is more than 128 tokens back.
+    long = replace(OPTIONS, sampling=replace(OPTIONS.sampling, min_tokens=300), max_tokens=300)
+    with engine.session(n_ctx=2048) as session:
+        chat = Chat(engine, session, long)
+        finish(chat, chat.ask("def first(items):"))
+        finish(chat, chat.ask("def last(items):"))
+        if how is Chat.regenerate:
+            assert computed(finish(chat, chat.regenerate())) <= 1
+        else:
+            chat.undo()
+            answer = finish(chat, chat.ask("class Last:"))
+            assert computed(answer) <= turn_tokens(engine, "class Last:") + 1
+
+
 def test_a_restored_conversation_continues_bit_for_bit(
     engine: Engine, session: Session, fresh: Session
 ) -> None:
@@ -116,16 +135,18 @@ def test_text_of_another_model_is_tokenised_anew(engine: Engine, session: Sessio
     assert session.inspect().n_committed > 0
 
 
-def test_thought_budget_computes_only_the_close(engine: Engine, session: Session) -> None:
-    options = replace(OPTIONS, think=True, thought_budget=4, max_tokens=40)
-    opened = engine.vocab.control("<|channel>")
-    # The model never learned to think: it is made to, and left to go on from there.
-    forced = replace(options.sampling, logit_bias=((opened, 1000.0),))
-    chat = Chat(engine, session, replace(options, sampling=forced))
-    answer = finish(chat, chat.ask("def first(items):"))
-    assert answer.finish_reason in ("stop", "length")
-    assert answer.tokens[0] == opened
-    assert answer.text == ""
-
+def test_an_answer_that_is_cut_short_goes_on_from_its_last_token(
+    engine: Engine, session: Session
+) -> None:
+    """What closing a thought, a stop string and a tool's response rely on."""
+    prompt = PromptFormat(engine.vocab, engine.chat_template).render(
+        [Message("user", "def first(items):")]
+    )
+    events = session.generate(prompt, OPTIONS.sampling, max_tokens=40)
+    said = [event.token for event, _ in zip(events, range(5), strict=False)]
+    events.close()
+    known = [*prompt, *(token for token in said if token is not None)]
     close = engine.vocab.control("<channel|>")
-    assert close not in answer.tokens  # nothing but the mark was drawn: no thought had begun
+    for _ in session.generate([*known, close], OPTIONS.sampling, max_tokens=1):
+        pass
+    assert session.stats().cached_tokens >= len(known) - 1
