@@ -29,6 +29,11 @@ Confirm = Callable[[ToolCall], bool]
 DEFAULT_TIMEOUT_S = 30.0
 MAX_RESULT = 20_000
 """Characters of a result that the model gets to read."""
+# Files in the folder that happens to be current must not be taken for modules.
+_PROGRAM = (
+    "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv[1]]; "
+    "from gemmachat.tool_worker import main; main(sys.argv[2:])"
+)
 _MAX_REPLY = 1 << 24  # bytes
 _STARTUP_S = 30.0
 _POLL_S = 0.05
@@ -46,8 +51,9 @@ class _Worker:
     """The process that runs the tools of one file, or the built-in ones."""
 
     def __init__(self, file: Path | None) -> None:
-        self._command = [sys.executable, "-m", "gemmachat.tool_worker"]
-        self._file = [] if file is None else [str(file)]
+        home = str(Path(__file__).resolve().parents[1])
+        given = [] if file is None else [str(file)]
+        self._command = [sys.executable, "-c", _PROGRAM, home, *given]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, cancelled: threading.Event) -> list[dict[str, Any]]:
@@ -57,7 +63,7 @@ class _Worker:
         """
         # A session of its own: Ctrl-C is for the chat, and what the tools start ends with them.
         self._process = subprocess.Popen(
-            [*self._command, *self._file],
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

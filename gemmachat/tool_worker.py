@@ -1,4 +1,4 @@
-"""Runs tools in a process of their own: `python -m gemmachat.tool_worker [FILE]`.
+"""Runs tools in a process of their own, which `tool_runner` starts.
 
 What a tool prints, how long it takes and how it dies are then no concern of the terminal. Requests
 come as lines of JSON on standard input, `{"name": ..., "arguments": {...}}`, and every one gets a
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,7 +21,7 @@ from gemmachat.tools import Tool, describe, load_tools
 
 
 def main(arguments: list[str]) -> None:
-    """Serve calls until standard input ends."""
+    """Serve calls until standard input ends; `arguments` may hold the path of a file of tools."""
     requests, replies = _take_streams()
     threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
@@ -69,7 +68,3 @@ def _call(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 def _reply(replies: TextIO, value: dict[str, Any]) -> None:
     replies.write(json.dumps(value) + "\n")
     replies.flush()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

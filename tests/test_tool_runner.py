@@ -200,3 +200,12 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path, file: Path) -> No
         ToolRunner([tmp_path / "bad.py"])
     with pytest.raises(UsageError, match="two tools with the name add"):
         ToolRunner([file, file])
+
+
+def test_the_current_folder_holds_no_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError")
+    monkeypatch.chdir(tmp_path)
+    with ToolRunner() as runner:
+        assert run(runner, "calculator", expression="1+1") == 2
