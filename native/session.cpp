@@ -65,6 +65,7 @@ Session::Session(std::shared_ptr<const Engine> engine, const gc_session_params &
       trace_acceptance_(params.trace_acceptance),
       exit_(exit_node(*engine_, params)),
       batch_(kBatch, 0),
+      sliding_(llama_model_n_swa(engine_->target())),
       sampler_(std::make_unique<Sampler>(*engine_, SamplerOptions())),
       schedule_(saved_schedule_, exact_, /*learns_costs=*/true) {
     const ContextOptions options = context_options(params, &cancel_, &exit_);
@@ -99,9 +100,9 @@ void Session::check_token(llama_token token) const {
 // Drops every cached position from n_keep on.
 void Session::roll_back(int32_t n_keep) { llama_memory_seq_rm(memory_, 0, n_keep, -1); }
 
-// The longest common prefix whose KV cells are all still there. Sliding layers forget positions
-// that have left their window, so a long way back means starting over.
-int32_t Session::reusable_prefix(const llama_token *tokens, int32_t n_tokens) const {
+// The longest common prefix whose KV cells are all there. Sliding layers forget positions that have
+// left their window, so a long way back needs cells that were saved, or means starting over.
+int32_t Session::reuse_prefix(const llama_token *tokens, int32_t n_tokens) {
     const auto n_max = std::min(n_tokens, static_cast<int32_t>(committed_.size()));
     const auto n_common = static_cast<int32_t>(
         std::mismatch(tokens, tokens + n_max, committed_.begin()).first - tokens);
@@ -109,9 +110,19 @@ int32_t Session::reusable_prefix(const llama_token *tokens, int32_t n_tokens) co
     // last token even where that could be reused.
     const int32_t n_most = skips_layers() ? n_tokens - 1 : n_tokens - 2;
     const int32_t n_reused = std::max(std::min({n_common, n_cached(), n_most}), 0);
-    const llama_pos oldest_needed =
-        std::max(n_reused + 1 - llama_model_n_swa(engine_->target()), 0);
-    return llama_memory_seq_pos_min(memory_, 0) <= oldest_needed ? n_reused : 0;
+    if (n_reused == n_cached() && n_reused < n_tokens - 1) {
+        save_sliding();  // the next question may be taken back
+    }
+    sliding_.cut(n_common);
+    const bool all_there = sliding_.suffices(llama_memory_seq_pos_min(memory_, 0), n_reused);
+    return all_there ? n_reused : sliding_.restore(target_.get(), n_reused);
+}
+
+// Where the cache holds a cell for every position, none is ever missed.
+void Session::save_sliding() {
+    if (!exact_) {
+        sliding_.save(target_.get(), n_cached());
+    }
 }
 
 void Session::sync(const llama_token *tokens, int32_t n_tokens) {
@@ -134,7 +145,7 @@ void Session::sync(const llama_token *tokens, int32_t n_tokens) {
         stats_.cached_tokens = n_cached();
         return;
     }
-    const int32_t n_reused = reusable_prefix(tokens, n_tokens);
+    const int32_t n_reused = reuse_prefix(tokens, n_tokens);
     stats_.cached_tokens = n_reused;
     if (n_reused < n_cached()) {
         hidden_.clear();
@@ -143,6 +154,7 @@ void Session::sync(const llama_token *tokens, int32_t n_tokens) {
     ngrams_.cut(n_reused);
     committed_.assign(tokens, tokens + std::min(n_reused + 1, n_tokens));
     prefill(tokens, n_tokens);
+    save_sliding();  // the answer may be taken back, or its thoughts
 }
 
 // Computes the missing positions up to the one before the last token. After every pass the timeline

@@ -24,6 +24,7 @@
 #include "sampler.h"
 #include "schedule.h"
 #include "shape.h"
+#include "sliding_states.h"
 #include "verify.h"
 
 namespace gc {
@@ -61,7 +62,8 @@ private:
     void check_token(llama_token token) const;
     void begin_answer();
     void roll_back(int32_t n_keep);
-    int32_t reusable_prefix(const llama_token *tokens, int32_t n_tokens) const;
+    int32_t reuse_prefix(const llama_token *tokens, int32_t n_tokens);
+    void save_sliding();
     void prefill(const llama_token *tokens, int32_t n_tokens);
     bool skips_layers() const { return engine_->first_skipped_layer() < engine_->n_layers(); }
     void keep_hidden(int32_t row);
@@ -96,6 +98,7 @@ private:
     llama_memory_t memory_;
     std::unique_ptr<Drafter> drafter_;
     Batch batch_;
+    SlidingStates sliding_;
 
     std::vector<llama_token> committed_;
     std::vector<float> hidden_;

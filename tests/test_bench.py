@@ -204,8 +204,8 @@ def test_text_file_holds_a_prompt_on_each_line(tmp_path):
     path.write_text('\ufefffirst\n\n{"prompt": "text here"}\r\nthree\u2028one line', "utf-8")
     prompts = read_prompts(path)
     assert [prompt.kind for prompt in prompts] == ["file"] * 3
-    assert prompts[1].messages[0].content == '{"prompt": "text here"}'
-    assert prompts[2].messages[0].content == "three\u2028one line"
+    assert prompts[1].messages[0].text == '{"prompt": "text here"}'
+    assert prompts[2].messages[0].text == "three\u2028one line"
 
 
 def test_jsonl_file_holds_prompts_and_conversations(tmp_path):

@@ -445,3 +445,46 @@ def test_every_round_is_counted(engine):
     )
     assert stats.mean_accepted_length == pytest.approx(len(events) / stats.rounds)
     assert all(a >= b for a, b in pairwise(stats.accepted_by_position))
+
+
+def long_turns(engine: Engine) -> tuple[list[int], list[int]]:
+    """A prompt past the sliding window, and one that goes on from it, just as long."""
+    first = chat_tokens(engine, " ".join(PROMPTS))[:400]
+    return first, first + chat_tokens(engine, " ".join(reversed(PROMPTS)))[1:401]
+
+
+def test_going_back_past_the_sliding_window_computes_only_what_is_new(engine, noise):
+    first, second = long_turns(engine)
+    third = first + second[100:130]
+    handle = open_handle(engine, n_ctx=2048)
+    for tokens in (first, second):
+        handle.sync(tokens)
+        handle.step(0, 200)
+    handle.sync(third)
+    # The state from before the second prompt: the answer's token put the first one's last in KV.
+    assert handle.stats().cached_tokens == len(first)
+    assert_same_logits(engine, handle, third, noise)
+    handle.free()
+
+
+def test_going_back_into_a_saved_state_uses_what_it_holds_of_the_window(engine, noise):
+    first, second = long_turns(engine)
+    handle = open_handle(engine, n_ctx=2048)
+    handle.sync(first)
+    handle.sync(second)
+    third = [*first[:-10], *second[50:90]]
+    handle.sync(third)
+    assert handle.stats().cached_tokens == len(first) - 10
+    assert_same_logits(engine, handle, third, noise)
+    # What was abandoned is never taken for the timeline again.
+    handle.sync(second)
+    assert handle.stats().cached_tokens == len(first) - 10
+    assert_same_logits(engine, handle, second, noise)
+    handle.free()
+
+
+def assert_same_logits(engine: Engine, handle: SessionHandle, tokens: list[int], noise: float):
+    fresh = open_handle(engine, n_ctx=2048)
+    fresh.sync(tokens)
+    assert np.abs(probe(handle) - probe(fresh)).max() <= noise
+    fresh.free()

@@ -10,7 +10,7 @@ from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
 from gemmachat import Engine
 from gemmachat.draft_policy import describe
 from gemmachat.native_structs import NativeStats
-from gemmachat.stats import Stats, measure
+from gemmachat.stats import Stats, combine, measure
 
 # The contract of `run --json`.
 KEYS = [
@@ -115,3 +115,53 @@ def test_the_policy_of_an_answer_is_one_line():
     )
     assert describe(-1, NativeStats()) == "auto"
     assert [describe(n, native) for n in (0, 3)] == ["off", "3"]
+
+
+def test_stretches_of_one_answer_add_up() -> None:
+    first = Stats(
+        prompt_tokens=100,
+        cached_tokens=20,
+        completion_tokens=10,
+        ttft_s=0.5,
+        prefill_tps=160.0,
+        decode_tps=10.0,
+        total_s=2.0,
+        rounds=4,
+        drafted=8,
+        accepted=6,
+        accepted_by_position=(1.0, 0.5),
+        drafted_by_position=(4, 4),
+        draft_head="dense",
+    )
+    # On top of the first, its answer included, came 10 tokens of a tool's response.
+    second = Stats(
+        prompt_tokens=120,
+        cached_tokens=110,
+        completion_tokens=30,
+        ttft_s=0.1,
+        prefill_tps=20.0,
+        decode_tps=30.0,
+        total_s=1.0,
+        rounds=6,
+        drafted=4,
+        accepted=1,
+        accepted_by_position=(0.25,),
+        drafted_by_position=(4,),
+        draft_head="clusters",
+    )
+    both = combine([first, second])
+    assert (both.prompt_tokens, both.cached_tokens, both.completion_tokens) == (110, 20, 40)
+    assert (both.ttft_s, both.total_s) == (0.5, 3.0)
+    assert both.prefill_tps == 90.0
+    assert both.decode_tps == 20.0
+    assert (both.rounds, both.drafted, both.accepted) == (10, 12, 7)
+    assert (both.mean_accepted_length, both.acceptance_rate) == (4.0, 7 / 12)
+    assert both.accepted_by_position == (5 / 8, 0.5)
+    assert both.drafted_by_position == (8, 4)
+    assert both.draft_head == "mixed"
+
+
+def test_one_stretch_is_left_as_it_is() -> None:
+    one = Stats(prompt_tokens=3, draft_policy="auto: x")
+    assert combine([one]) is one
+    assert combine([]) == Stats()
