@@ -16,8 +16,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from gemmachat import Engine, SamplingParams, Session, Stats
+from gemmachat.conversation import Message
 from gemmachat.processors import default_threads
-from gemmachat.prompt import Message, PromptFormat
+from gemmachat.prompt import PromptFormat
 from gemmachat.session import DraftPolicy
 
 PROMPTS = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gemmachat.bridge_engine import EngineHandle
-from gemmachat.prompt import Message, PromptFormat
+from gemmachat.conversation import Message
+from gemmachat.prompt import PromptFormat
 from gemmachat.vocab import ModelVocab
 
 _FILE = Path(__file__).parents[1] / "tests" / "prompts.txt"

@@ -7,6 +7,7 @@ The public API. Everything else may change without notice.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from gemmachat.conversation import Conversation, Message, ToolCall
     from gemmachat.engine import Engine
     from gemmachat.errors import (
         ContextFullError,
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
         PairMismatchError,
         UsageError,
     )
-    from gemmachat.prompt import Message, PromptFormat
+    from gemmachat.prompt import PromptFormat
     from gemmachat.sampling import SamplingParams
     from gemmachat.session import Session, TokenEvent
     from gemmachat.stats import Stats
 
 __all__ = [
     "ContextFullError",
+    "Conversation",
     "DamagedFileError",
     "Engine",
     "EngineError",
@@ -38,6 +40,7 @@ __all__ = [
     "Session",
     "Stats",
     "TokenEvent",
+    "ToolCall",
     "UsageError",
 ]
 
@@ -48,7 +51,8 @@ if not TYPE_CHECKING:
         from importlib import import_module
 
         if name in __all__:
-            for module in ("errors", "sampling", "stats", "prompt", "session", "engine"):
+            homes = ("errors", "sampling", "stats", "conversation", "prompt", "session", "engine")
+            for module in homes:
                 home = import_module(f"gemmachat.{module}")
                 if hasattr(home, name):
                     return getattr(home, name)

@@ -113,8 +113,8 @@ def show_stats(answer: Answer, chat: Chat, screen: Screen) -> None:
 
 
 def _answer(chat: Chat, question: str, show: Callable[[Piece], None]) -> Answer:
-    chat.session.clear_cancel()  # a Ctrl-C that came after the last answer
-    with cancel_on_interrupt(chat.session):
+    chat.clear_cancel()  # a Ctrl-C that came after the last answer
+    with cancel_on_interrupt(chat):
         for piece in chat.ask(question):
             show(piece)
     assert chat.last is not None, "ask() ended without an answer"

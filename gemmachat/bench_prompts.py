@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gemmachat.conversation import Message, Role
 from gemmachat.errors import ContextFullError, NotFoundError, UsageError
 from gemmachat.files import IrregularFileError, open_regular
-from gemmachat.prompt import Message, PromptFormat, Role
+from gemmachat.prompt import PromptFormat
 from gemmachat.vocab import find_control
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def render(
     *before, last = prompt.messages
     days = list(_log_lines(vocab, min(room, LONG_TOKENS) - len(plain)))
     while True:
-        text = "\n".join([*days, "", str(last.content)])
+        text = "\n".join([*days, "", last.text])
         found = tokens([*before, Message(last.role, text)])
         # Tokens merge differently across the borders of lines, a little more or less.
         if len(found) <= room or not days:

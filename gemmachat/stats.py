@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+from operator import mul
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -57,6 +60,51 @@ class Stats:
     def as_dict(self) -> dict[str, object]:
         """The figures by name, as `--json` prints them."""
         return asdict(self)
+
+
+def combine(parts: Sequence[Stats]) -> Stats:
+    """Figures of one answer that was generated in several stretches, each on top of the last.
+
+    The prompt is then all that was not generated. Rates are means over the tokens, the time to the
+    first token is that of the first stretch, and what is no number is as in the last one.
+    """
+    if len(parts) < 2:
+        return parts[0] if parts else Stats()
+    last = parts[-1]
+    completion = sum(part.completion_tokens for part in parts)
+    prompt = last.prompt_tokens + last.completion_tokens - completion
+    computed = [part.prompt_tokens - part.cached_tokens for part in parts]
+    drafted, accepted = sum(part.drafted for part in parts), sum(part.accepted for part in parts)
+    tried = _by_position(part.drafted_by_position for part in parts)
+    kept = _by_position(
+        list(map(mul, part.accepted_by_position, part.drafted_by_position)) for part in parts
+    )
+    rounds = sum(part.rounds for part in parts)
+    heads = {part.draft_head for part in parts if part.drafted}
+    return replace(
+        last,
+        prompt_tokens=prompt,
+        cached_tokens=prompt - sum(computed),
+        completion_tokens=completion,
+        ttft_s=parts[0].ttft_s,
+        prefill_tps=_mean_rate(computed, [part.prefill_tps for part in parts]),
+        decode_tps=_mean_rate(
+            [part.completion_tokens for part in parts], [part.decode_tps for part in parts]
+        ),
+        total_s=sum(part.total_s for part in parts),
+        rounds=rounds,
+        drafted=drafted,
+        accepted=accepted,
+        acceptance_rate=_ratio(accepted, drafted),
+        mean_accepted_length=_ratio(completion, rounds),
+        accepted_by_position=tuple(_ratio(a, n) for a, n in zip(kept, tried, strict=True)),
+        drafted_by_position=tuple(round(n) for n in tried),
+        draft_s=sum(part.draft_s for part in parts),
+        verify_s=sum(part.verify_s for part in parts),
+        sample_s=sum(part.sample_s for part in parts),
+        exited_tokens=sum(part.exited_tokens for part in parts),
+        draft_head=heads.pop() if len(heads) == 1 else "mixed" if heads else "none",
+    )
 
 
 def measure(
@@ -122,6 +170,15 @@ def _head(native: NativeStats) -> DraftHead:
     if not native.clustered:
         return "dense"
     return "clusters" if native.clustered == drawn else "mixed"
+
+
+def _by_position(rows: Iterable[Sequence[float]]) -> list[float]:
+    return [sum(column) for column in zip_longest(*rows, fillvalue=0.0)]
+
+
+def _mean_rate(counts: Sequence[int], rates: Sequence[float]) -> float:
+    known = [(count, rate) for count, rate in zip(counts, rates, strict=True) if rate > 0]
+    return _ratio(sum(count for count, _ in known), sum(count / rate for count, rate in known))
 
 
 def _ratio(part: float, whole: float) -> float:

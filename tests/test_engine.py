@@ -33,6 +33,7 @@ def test_the_public_names_are_these():
     assert gemmachat.__all__ == sorted(gemmachat.__all__)
     assert gemmachat.__all__ == [
         "ContextFullError",
+        "Conversation",
         "DamagedFileError",
         "Engine",
         "EngineError",
@@ -46,6 +47,7 @@ def test_the_public_names_are_these():
         "Session",
         "Stats",
         "TokenEvent",
+        "ToolCall",
         "UsageError",
     ]
     assert all(hasattr(gemmachat, name) for name in gemmachat.__all__)

@@ -6,10 +6,10 @@ import pytest
 from fakes import ByteVocab
 
 from gemmachat.errors import DamagedFileError
-from gemmachat.parse import ChannelMarks, Parser, Piece, without_thoughts
+from gemmachat.parse import Marks, Parser, Piece, without_thoughts
 
 VOCAB = ByteVocab()
-MARKS = ChannelMarks.of(VOCAB)
+MARKS = Marks.of(VOCAB)
 
 
 def parse(script: str) -> tuple[str, str]:
@@ -68,7 +68,7 @@ def test_vocabulary_without_channels_has_answers_only() -> None:
         def control(self, name: str) -> int:
             raise DamagedFileError(name)
 
-    parser = Parser(ChannelMarks.of(NoChannels()))
+    parser = Parser(Marks.of(NoChannels()))
     assert parser.feed(None, "a") == [Piece("answer", "a")]
     assert parser.feed(MARKS.open, "b") == [Piece("answer", "b")]
 

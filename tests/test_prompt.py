@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from fakes import E_SERIES_TEMPLATE, LARGE_TEMPLATE, ByteVocab
 
+from gemmachat.conversation import Message
 from gemmachat.errors import DamagedFileError
-from gemmachat.prompt import Message, PromptFormat
+from gemmachat.prompt import PromptFormat
 
 
 class CountingVocab(ByteVocab):
@@ -52,7 +53,7 @@ def test_empty_thoughts_are_not_repeated_in_history() -> None:
     answer = tuple(VOCAB.encode("<|channel>thought\n<channel|>yes<turn|>"))
     shown = render(
         Message("user", "a"),
-        Message("model", answer),
+        Message("model", "", tokens=answer),
         Message("user", "b"),
         template=LARGE_TEMPLATE,
     )
@@ -64,14 +65,14 @@ def test_empty_thoughts_are_not_repeated_in_history() -> None:
 
 def test_thoughts_are_dropped_from_history() -> None:
     answer = tuple(VOCAB.encode("<|channel>thought\nhm<channel|>yes<|channel>thought\n<channel|>"))
-    shown = render(Message("user", "a"), Message("model", answer), Message("user", "b"))
+    shown = render(Message("user", "a"), Message("model", "", tokens=answer), Message("user", "b"))
     assert shown.startswith("<bos><|turn>user\na<turn|>\n<|turn>model\nyes<turn|>\n<|turn>user\nb")
 
 
 @pytest.mark.parametrize("end", ["", "<turn|>", "<eos>", "<eos><turn|>"])
 def test_every_kind_of_end_closes_the_turn_once(end: str) -> None:
     answer = tuple(VOCAB.encode("yes" + end))
-    shown = render(Message("user", "a"), Message("model", answer))
+    shown = render(Message("user", "a"), Message("model", "", tokens=answer))
     assert "<|turn>model\nyes<turn|>\n<|turn>model\n" in shown
     assert "<eos>" not in shown
 
@@ -82,7 +83,7 @@ def test_generated_tokens_are_kept_as_they_were() -> None:
     chat_format = PromptFormat(VOCAB, None)
     first = chat_format.render([Message("user", "a")])
     second = chat_format.render(
-        [Message("user", "a"), Message("model", answer), Message("user", "b")]
+        [Message("user", "a"), Message("model", "", tokens=answer), Message("user", "b")]
     )
     assert second[: len(first) + len(answer)] == [*first, *answer]
 
@@ -107,7 +108,7 @@ def test_text_between_control_tokens_is_tokenised_in_one_run() -> None:
     chat_format = PromptFormat(vocab, None)
     vocab.runs.clear()
     chat_format.render([Message("user", "\nhi"), Message("model", "yes")])
-    assert vocab.runs == ["user\nhi", "model\nyes"]
+    assert vocab.runs == ["user\nhi", "\n", "model\nyes", "\n", "model\n"]
 
 
 def test_vocabulary_without_turns_is_refused() -> None:

@@ -9,8 +9,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from gemmachat.conversation import Message
 from gemmachat.evidence.counters import Ledger
-from gemmachat.prompt import Message, PromptFormat
+from gemmachat.prompt import PromptFormat
 
 if TYPE_CHECKING:
     from gemmachat.engine import Engine
