@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from gemmachat.errors import ContextFullError, UsageError
 from gemmachat.interrupt import INTERRUPTED, cancel_on_interrupt
-from gemmachat.render import agreement, stats_lines
+from gemmachat.render import FOUR_NUMBERS, agreement, stats_lines
 
 if TYPE_CHECKING:
     from gemmachat.chat import Answer, Chat
@@ -58,12 +58,12 @@ def _read_stdin() -> str:
         ) from None
 
 
-def show_answer(chat: Chat, question: str, screen: Screen) -> Answer:
-    """Stream the answer to the screen. Ctrl-C stops it within one pass."""
-    try:
-        return _answer(chat, question, screen.piece)
-    finally:
-        screen.end_answer()
+def show_answer(
+    chat: Chat, pieces: Iterator[Piece], screen: Screen, *, hold_keys: bool = False
+) -> Answer:
+    """Stream an answer of `chat` to the screen. Ctrl-C stops it within one pass."""
+    with screen.answering(hold_keys=hold_keys):
+        return _answer(chat, pieces, screen.piece)
 
 
 def answer_once(
@@ -71,7 +71,7 @@ def answer_once(
 ) -> int:
     """Answer one question, as text or as one JSON object, and return the exit code."""
     if as_json:
-        answer = _answer(chat, question, lambda _piece: None)
+        answer = _answer(chat, chat.ask(question), lambda _piece: None)
         screen.json(
             {
                 "text": answer.text,
@@ -85,7 +85,7 @@ def answer_once(
             }
         )
     else:
-        answer = show_answer(chat, question, screen)
+        answer = show_answer(chat, chat.ask(question), screen)
     if stats:
         show_stats(answer, chat, screen)
     if answer.finish_reason == "cancelled":
@@ -105,17 +105,18 @@ def context_full(answer: Answer, chat: Chat, advice: str) -> str:
     )
 
 
-def show_stats(answer: Answer, chat: Chat, screen: Screen) -> None:
-    """Summarise an answer on standard error."""
+def show_stats(answer: Answer, chat: Chat, screen: Screen, *, full: bool = True) -> None:
+    """Summarise an answer on standard error; without `full` by the four numbers alone."""
     greedy = chat.options.sampling.temperature == 0
     known = agreement(answer.stats, exact=chat.options.exact, greedy=greedy)
-    screen.note(*stats_lines(answer.stats, known))
+    lines = stats_lines(answer.stats, known)
+    screen.note(*(lines if full else lines[:FOUR_NUMBERS]))
 
 
-def _answer(chat: Chat, question: str, show: Callable[[Piece], None]) -> Answer:
+def _answer(chat: Chat, pieces: Iterator[Piece], show: Callable[[Piece], None]) -> Answer:
     chat.clear_cancel()  # a Ctrl-C that came after the last answer
     with cancel_on_interrupt(chat):
-        for piece in chat.ask(question):
+        for piece in pieces:
             show(piece)
     assert chat.last is not None, "ask() ended without an answer"
     return chat.last

@@ -133,7 +133,6 @@ def run(
     """
     from gemmachat.ask import answer_once, read_question
     from gemmachat.chat import Chat, GenerationOptions
-    from gemmachat.repl import Repl
     from gemmachat.stop import StopStrings
 
     screen: Screen = context.obj
@@ -179,6 +178,23 @@ def run(
         screen.note(hint)
 
     n_ctx = ctx or model.context
+    if question is None:
+        from gemmachat.settings import chats_file
+        from gemmachat.store import Store
+        from gemmachat.terminal_chat import run_chat
+
+        run_chat(
+            model,
+            options,
+            screen,
+            system=system,
+            threads=threads,
+            n_ctx=n_ctx,
+            force=force,
+            stats=stats,
+            store=Store(chats_file(), screen.note),
+        )
+        return
     with (
         cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact, force=force) as engine,
         engine.session(n_ctx=n_ctx, exact=exact) as session,
@@ -186,14 +202,8 @@ def run(
         if model.unit is not None:
             model.unit.touch()
         chat = Chat(engine, session, options, system=system)
-        if question is None:
-            screen.note(f"{model.name}: /help lists the commands, Ctrl-D leaves")
-            Repl(chat, screen, stats=stats).run()
-        else:
-            code = answer_once(
-                chat, question, screen, model=model.name, as_json=as_json, stats=stats
-            )
-            raise typer.Exit(code)
+        code = answer_once(chat, question, screen, model=model.name, as_json=as_json, stats=stats)
+    raise typer.Exit(code)
 
 
 def _model_and_prompt(first: str | None, second: str | None) -> tuple[str | None, str | None]:
