@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmachat import chat_settings, clipboard, commands
-from gemmachat.ask import MAX_INPUT_BYTES, show_stats
+from gemmachat.ask import show_stats
+from gemmachat.attachment import read_text
 from gemmachat.conversation import Conversation
-from gemmachat.errors import GemmachatError, NotFoundError, UsageError
+from gemmachat.errors import GemmachatError, UsageError
+from gemmachat.export import FORMATS, export
 
 if TYPE_CHECKING:
     from gemmachat.talk import Talk
@@ -230,24 +232,25 @@ class CommandRunner:
             self._screen.note(f"{chat.id:>5}  {when}  {chat.questions:>3}  {chat.name}")
 
     def _export(self, argument: str) -> None:
-        raise UsageError(f"{argument}: not there")
+        self._saved()
+        path = Path(os.path.expanduser(argument))
+        form = path.suffix.lower().removeprefix(".")
+        if form not in FORMATS:
+            raise UsageError("give a file that ends in .md or .json")
+        text = export(
+            self._talk.chat.conversation,
+            form,
+            name=self._talk.recording.name or "",
+            model=self._talk.opening.name,
+        )
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        self._screen.note(f"written to {argument}")
 
     def _read(self, argument: str) -> None:
         if not argument:
             raise UsageError("give the path of a text file")
-        path = Path(os.path.expanduser(argument))
-        if path.is_dir():
-            raise UsageError(f"{argument} is a folder: give a file")
-        if not path.exists():
-            raise NotFoundError(f"there is no file {argument}")
-        with path.open("rb") as file:
-            data = file.read(MAX_INPUT_BYTES + 1)
-        if len(data) > MAX_INPUT_BYTES:
-            raise UsageError(f"{argument} holds more than {MAX_INPUT_BYTES} bytes")
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{argument} is not UTF-8 text: byte {error.start}") from None
+        text = read_text(argument)
         self._talk.attached.append(text)
         lines = text.count("\n") + (not text.endswith("\n"))
         self._screen.note(f"{argument}, {lines} lines, goes before your next message")
@@ -273,10 +276,15 @@ class CommandRunner:
 
     def _tokens(self, text: str) -> None:
         opened = self._talk.opened
+        n_ctx, used = opened.chat.n_ctx, opened.chat.used_tokens
+        if text and opened.vocab is None:
+            raise UsageError("a server counts no tokens of a text: /tokens alone tells its figures")
         if text:
+            assert opened.vocab is not None
             self._screen.note(f"{len(opened.vocab.tokenize(text))} tokens")
+        elif n_ctx is None:
+            self._screen.note(f"{used} tokens were used by the last turn, as the server counts")
         else:
-            n_ctx, used = opened.chat.session.n_ctx, opened.chat.used_tokens
             self._screen.note(f"{used} of {n_ctx} tokens are used, {n_ctx - used} are left")
 
     def _saved(self) -> None:
