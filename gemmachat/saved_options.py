@@ -30,7 +30,12 @@ def as_settings(options: GenerationOptions) -> dict[str, Any]:
     found["stop"] = list(options.stop)
     found["logit_bias"] = [f"{token}={bias}" for token, bias in options.sampling.logit_bias]
     found[GRAMMAR] = options.sampling.grammar
-    return {name: value for name, value in found.items() if value not in (None, False, [])}
+    # 0 is a value, though it equals False.
+    return {
+        name: value
+        for name, value in found.items()
+        if value is not None and value is not False and value != []
+    }
 
 
 def as_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,8 +87,12 @@ def test_a_chat_goes_on_with_its_options_unless_others_are_given(
     assert (settings["temperature"], settings["top_k"], settings["draft"]) == (0.25, 9, "2")
     assert settings["logit_bias"] == ["9=-inf"]
     engine = FakeEngine()
-    command("run", "--resume", "hi", engine=engine)
+    command("run", "--resume", "hi", "--temperature", "0", "--seed", "0", engine=engine)
     assert engine.sessions[0].samplings[0].top_k == 9
+    engine = FakeEngine()
+    command("run", "--resume", "hi", engine=engine)
+    sampling = engine.sessions[0].samplings[0]
+    assert (sampling.temperature, sampling.seed, sampling.top_k) == (0.0, 0, 9)
 
 
 def test_nothing_is_saved_with_no_save(command: Command, store: Store) -> None:
