@@ -10,6 +10,7 @@ import typer
 
 from gemmachat import (
     cli_bench,
+    cli_chats,
     cli_convert,
     cli_models,
     cli_pull,
@@ -41,6 +42,7 @@ app.command("import")(cli_models.import_model)
 app.command()(cli_models.alias)
 app.command()(cli_convert.convert)
 app.command()(cli_bench.bench)
+app.add_typer(cli_chats.chats)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

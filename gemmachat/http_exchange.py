@@ -12,7 +12,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from gemmachat.endpoint import OWN_KEY, SHARED_KEY, Endpoint
@@ -64,7 +64,7 @@ class Exchange:
                 "name an OpenAI-compatible server?"
             ) from None
 
-    def post(self, path: str, body: dict[str, Any]) -> Iterator[bytes]:
+    def post(self, path: str, body: dict[str, Any]) -> Generator[bytes, None, None]:
         """Send a JSON value and yield the chunks of the stream of events that comes back.
 
         Raises `CancelledExchangeError`, `NotFoundError`, `ContextFullError`, or `ServerError` for

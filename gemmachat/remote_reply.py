@@ -75,7 +75,8 @@ class RemoteReply:
         yield from _pieces(self._thought.feed(thought), self._answer.feed(answer))
         calls = delta.get("tool_calls")
         for place, part in enumerate(calls if isinstance(calls, list) else ()):
-            self._add_call(place, _mapping(part))
+            if isinstance(part, dict):
+                self._add_call(place, part)
         self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
 
     def _add_call(self, place: int, part: Mapping[str, Any]) -> None:
