@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gemmachat.clusters import find, has_trained_clusters, lacks_clusters
-from gemmachat.prompt import opens_with_empty_thought
+from gemmachat.template_variant import TemplateVariant
 
 if TYPE_CHECKING:
     from gemmachat.gguf_info import GgufInfo
@@ -53,7 +53,7 @@ def template_kind(info: GgufInfo) -> str:
         parts.append("thinking")
     if "<|tool_call>" in template:
         parts.append("tools")
-    if opens_with_empty_thought(template):
+    if TemplateVariant.of(template).empty_thought:
         parts.append("empty thought before an answer without thinking")
     return ", ".join(parts)
 

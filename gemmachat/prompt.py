@@ -6,31 +6,22 @@ other text, so nobody can forge the structure of a conversation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gemmachat.conversation import Message
 from gemmachat.parse import Marks, spoken
+from gemmachat.template_variant import TemplateVariant
 from gemmachat.tool_calls import Mark, write_call, write_response
-from gemmachat.tool_declaration import write_declaration
+from gemmachat.tool_declaration import DeclarationWriter
 
 if TYPE_CHECKING:
     from gemmachat.vocab import Vocab
 
-# As a chat template spells it: with an escaped newline in a string, or with a real one.
-_EMPTY_THOUGHTS = ("<|channel>thought\\n<channel|>", "<|channel>thought\n<channel|>")
-_ALWAYS_EMPTY = re.compile(r"<\|turn>model(?:(?!<\|turn>).)*?endif.*?<\|channel>thought", re.DOTALL)
-
 _TURN, _END_OF_TURN = Mark("<|turn>"), Mark("<turn|>")
 _CHANNEL, _END_OF_CHANNEL = Mark("<|channel>"), Mark("<channel|>")
 _NO_THOUGHT = (_CHANNEL, "thought\n", _END_OF_CHANNEL)
-
-
-def opens_with_empty_thought(chat_template: str) -> bool:
-    """Whether a template puts an empty thought channel before an answer without thinking."""
-    return any(spelling in chat_template for spelling in _EMPTY_THOUGHTS)
 
 
 class PromptFormat:
@@ -42,17 +33,14 @@ class PromptFormat:
     """
 
     def __init__(self, vocab: Vocab, chat_template: str | None) -> None:
-        template = chat_template or ""
         self._vocab = vocab
+        self._variant = TemplateVariant.of(chat_template)
+        self._declarations = DeclarationWriter(self._variant.nullable_first)
         self._controls: dict[str, int] = {}
-        self.encode((Mark("<bos>"), _TURN, _END_OF_TURN))  # refused at once if it lacks these
         self.marks = Marks.of(vocab)
-        self._empty_thought = opens_with_empty_thought(template)
-        # The interleaved variant puts one even where the model goes on after a tool's response.
-        tail = template[template.rfind("add_generation_prompt") :]
-        self._empty_thought_always = self._empty_thought and bool(_ALWAYS_EMPTY.search(tail))
-        if self._empty_thought:
-            self.encode(_NO_THOUGHT)
+        # A file that lacks these is refused at once.
+        self.encode((Mark("<bos>"), _TURN, _END_OF_TURN))
+        self._no_thought = self.encode(_NO_THOUGHT) if self._variant.empty_thought else []
         self.end_of_thought = self.encode(("\n", _END_OF_CHANNEL)) if self.marks.close else []
         """What closes a thought that the model does not close."""
 
@@ -117,19 +105,19 @@ class PromptFormat:
 
         if speaker is None:
             yield from (_TURN, "model\n")
-        if not think and self._empty_thought and (speaker is None or self._empty_thought_always):
-            yield from _NO_THOUGHT
+        if not think and (speaker is None or self._variant.empty_thought_always):
+            yield from self._no_thought
 
     def _system(
         self, message: Message | None, think: bool, tools: Sequence[dict[str, Any]]
     ) -> Iterator[str]:
         yield from (_TURN, "system\n")
         if think:
-            yield from (Mark("<|think|>"), "\n")
+            yield from (Mark("<|think|>"), "\n" if self._variant.newline_after_think else "")
         if message is not None:
             yield message.text.strip()
         for tool in tools:
-            yield from (Mark("<|tool>"), *write_declaration(tool), Mark("<tool|>"))
+            yield from (Mark("<|tool>"), *self._declarations.declaration(tool), Mark("<tool|>"))
         yield from (_END_OF_TURN, "\n")
 
     def _said(self, message: Message, *, with_thoughts: bool) -> Iterator[str | int]:

@@ -48,16 +48,21 @@ def sorted_items(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return sorted(value.items(), key=lambda pair: pair[0].lower())
 
 
-def write_value(value: Any) -> list[str]:
-    """A JSON value as text and marks."""
+def joined(groups: Iterable[list[str]]) -> list[str]:
+    """The parts of all groups, with commas between the groups."""
+    return [part for i, group in enumerate(groups) for part in ([","] if i else []) + group]
+
+
+def write_value(value: Any, *, quotes_keys: bool = False) -> list[str]:
+    """A JSON value as text and marks; keys of objects are bare unless asked for otherwise."""
     if isinstance(value, str):
         return [QUOTE, value, QUOTE]
     if isinstance(value, bool):
         return ["true" if value else "false"]
     if isinstance(value, Mapping):
-        return ["{", *_write_pairs(value), "}"]
+        return ["{", *_write_pairs(value, quotes_keys), "}"]
     if isinstance(value, Sequence):
-        return ["[", *_separated(write_value(item) for item in value), "]"]
+        return ["[", *joined(write_value(item, quotes_keys=quotes_keys) for item in value), "]"]
     return [str(value)]
 
 
@@ -103,15 +108,15 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _write_pairs(pairs: Mapping[str, Any]) -> list[str]:
-    return _separated([f"{key}:", *write_value(value)] for key, value in sorted_items(pairs))
-
-
-def _separated(groups: Iterable[list[str]]) -> list[str]:
-    parts: list[str] = []
-    for group in groups:
-        parts += ["," if parts else "", *group]
-    return parts
+def _write_pairs(pairs: Mapping[str, Any], quotes_keys: bool = False) -> list[str]:
+    return joined(
+        [
+            *([QUOTE, key, QUOTE] if quotes_keys else [key]),
+            ":",
+            *write_value(value, quotes_keys=quotes_keys),
+        ]
+        for key, value in sorted_items(pairs)
+    )
 
 
 class _Reader:

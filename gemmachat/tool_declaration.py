@@ -1,86 +1,89 @@
-"""How a tool is declared to the model: a function's JSON schema in Gemma 4's notation."""
+"""How a tool is declared to the model: a function's JSON schema in Gemma 4's notation.
+
+Of a schema the notation knows types, descriptions, the values of a text, what an array holds and
+the properties of an object.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from gemmachat.tool_calls import QUOTE, sorted_items, write_value
+from gemmachat.tool_calls import QUOTE, joined, sorted_items, write_value
 
-# A parameter of such a name would be taken for a keyword of the schema, as the templates do.
+# The templates take a parameter of such a name for a keyword, and leave it out.
 RESERVED = frozenset({"description", "type", "properties", "required", "nullable"})
 
 
-def write_declaration(tool: Mapping[str, Any]) -> list[str]:
-    """A declaration as text and marks; `tool` has a name, a description and parameters."""
-    parts = [f"declaration:{tool['name']}{{description:", *_quoted(tool["description"])]
-    schema = tool.get("parameters")
-    if schema:
-        parts.append(",parameters:{")
+@dataclass(frozen=True, slots=True)
+class DeclarationWriter:
+    """Writes declarations as text and marks, with `nullable` where the model's template has it."""
+
+    nullable_first: bool
+
+    def declaration(self, tool: Mapping[str, Any]) -> list[str]:
+        """One tool; it has a name, a description and may have parameters, a schema."""
+        fields = [["description:", *_quoted(tool["description"])]]
+        if tool.get("parameters"):
+            fields.append(["parameters:{", *self._parameters(tool["parameters"]), "}"])
+        return [f"declaration:{tool['name']}{{", *joined(fields), "}"]
+
+    def _parameters(self, schema: Mapping[str, Any]) -> list[str]:
+        fields: list[list[str]] = []
         if schema.get("properties"):
-            parts += ["properties:{", *_properties(schema["properties"]), "},"]
+            fields.append(self._properties(schema["properties"]))
         if schema.get("required"):
-            parts += ["required:[", *_names(schema["required"]), "],"]
-        parts += ["type:", *_quoted(schema["type"].upper()), "}"]
-    return [*parts, "}"]
+            fields.append(_required(schema["required"]))
+        return joined([*fields, _type(schema["type"])])
+
+    def _properties(self, properties: Mapping[str, Any]) -> list[str]:
+        named = [pair for pair in sorted_items(properties) if pair[0] not in RESERVED]
+        each = ([f"{name}:{{", *self._schema(schema), "}"] for name, schema in named)
+        return ["properties:{", *joined(each), "}"]
+
+    def _schema(self, schema: Mapping[str, Any]) -> list[str]:
+        """The inside of one parameter's schema; the type stands last."""
+        kind = schema["type"].upper()
+        nullable = [["nullable:true"]] if schema.get("nullable") else []
+        fields: list[list[str]] = []
+        if schema.get("description"):
+            fields.append(["description:", *_quoted(schema["description"])])
+        if self.nullable_first:
+            fields += nullable
+        if kind == "STRING" and schema.get("enum"):
+            fields.append(["enum:", *write_value(schema["enum"])])
+        if kind == "ARRAY" and schema.get("items"):
+            fields.append(["items:{", *self._items(schema["items"]), "}"])
+        if not self.nullable_first:
+            fields += nullable
+        if kind == "OBJECT":
+            fields.append(self._properties(schema.get("properties", {})))
+            if schema.get("required"):
+                fields.append(_required(schema["required"]))
+        return joined([*fields, _type(kind)])
+
+    def _items(self, schema: Mapping[str, Any]) -> list[str]:
+        """What an array holds, keyword by keyword in the order of their names."""
+        fields: list[list[str]] = []
+        for key, value in sorted_items(schema):
+            if key == "properties":
+                fields.append(self._properties(value))
+            elif key == "required":
+                fields.append(_required(value))
+            elif key == "type":
+                fields.append(_type(value))
+            elif value is not None:
+                fields.append([f"{key}:", *write_value(value, quotes_keys=True)])
+        return joined(fields)
 
 
-def _properties(properties: Mapping[str, Any]) -> list[str]:
-    parts: list[str] = []
-    for name, schema in sorted_items(properties):
-        if name not in RESERVED:
-            parts += ["," if parts else "", f"{name}:{{", *_schema(schema), "}"]
-    return parts
+def _required(names: Sequence[str]) -> list[str]:
+    return ["required:[", *joined(_quoted(name) for name in names), "]"]
 
 
-def _schema(schema: Mapping[str, Any]) -> list[str]:
-    """The inside of one parameter's schema; the type stands last."""
-    kind = schema["type"].upper()
-    fields: list[list[str]] = []
-    if schema.get("description"):
-        fields.append(["description:", *_quoted(schema["description"])])
-    if kind == "STRING" and schema.get("enum"):
-        fields.append(["enum:", *write_value(schema["enum"])])
-    if kind == "ARRAY" and schema.get("items"):
-        fields.append(["items:{", *_items(schema["items"]), "}"])
-    if schema.get("nullable"):
-        fields.append(["nullable:true"])
-    if kind == "OBJECT":
-        fields.append(["properties:{", *_properties(schema.get("properties", {})), "}"])
-        if schema.get("required"):
-            fields.append(["required:[", *_names(schema["required"]), "]"])
-    fields.append(["type:", *_quoted(kind)])
-    return [part for i, field in enumerate(fields) for part in ("," if i else "", *field)]
-
-
-def _items(schema: Mapping[str, Any]) -> list[str]:
-    """What an array holds, keyword by keyword in the order of their names."""
-    fields: list[list[str]] = []
-    for key, value in sorted_items(schema):
-        if key == "properties":
-            fields.append(["properties:{", *_properties(value), "}"])
-        elif key == "required":
-            fields.append(["required:[", *_names(value), "]"])
-        elif key == "type":
-            fields.append(["type:", *_quoted(value.upper())])
-        elif value is not None:
-            fields.append([f"{key}:", *_literal(value)])
-    return [part for i, field in enumerate(fields) for part in ("," if i else "", *field)]
-
-
-def _literal(value: Any) -> list[str]:
-    """A value inside an array's schema, where the keys of objects are quoted too."""
-    if isinstance(value, Mapping):
-        pairs = [[*_quoted(key), ":", *_literal(item)] for key, item in sorted_items(value)]
-        return ["{", *(p for i, pair in enumerate(pairs) for p in ("," if i else "", *pair)), "}"]
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        items = [_literal(item) for item in value]
-        return ["[", *(p for i, item in enumerate(items) for p in ("," if i else "", *item)), "]"]
-    return write_value(value)
-
-
-def _names(names: Sequence[str]) -> list[str]:
-    return [part for i, name in enumerate(names) for part in ("," if i else "", *_quoted(name))]
+def _type(name: str) -> list[str]:
+    return ["type:", *_quoted(name.upper())]
 
 
 def _quoted(text: str) -> list[str]:

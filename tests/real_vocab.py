@@ -1,9 +1,10 @@
 """The real vocabulary of Gemma 4, and texts with the ids that they must get.
 
 llama.cpp keeps both beside its source: a GGUF file without tensors, made from the 26B-A4B
-checkpoint, and two text files. They are too big to commit, so they come out of the source
-distribution of llama-cpp-python that is installed: pip fetches it through the index that it is set
-up for, once, and the three files stay in `.cache`. The environment variable GEMMACHAT_REAL_VOCAB
+checkpoint, and two text files. Two chat templates of larger models come with them. They are too big
+to commit, or not ours, so they come out of the source distribution of llama-cpp-python that is
+installed: pip fetches it through the index that it is set up for, once, and the files stay in
+`.cache`. The environment variable GEMMACHAT_REAL_VOCAB
 names a folder that holds them already.
 """
 
@@ -31,10 +32,13 @@ CACHE = Path(__file__).parents[1] / ".cache" / "real-vocab"
 VARIABLE = "GEMMACHAT_REAL_VOCAB"
 SIZE = 262144
 GGUF, INPUTS, OUTPUTS = (f"ggml-vocab-gemma-4.gguf{end}" for end in ("", ".inp", ".out"))
+TEMPLATE, INTERLEAVED = (f"google-gemma-4-31B-it{end}.jinja" for end in ("", "-interleaved"))
 SHA256 = {
     GGUF: "58b1ba0b57f3b4d7c468ba4ffd91ad85190346a3d7ad7e71d1cabaae8a14bb65",
     INPUTS: "0528aa007b06965f980181d252b5dff7bb170a77af6157bd48bba56885374448",
     OUTPUTS: "ba8c596bcd05e97e62566fa994b42eeaeffd6a4e4b4a4abe7b5b689aa6b43bf3",
+    TEMPLATE: "85a08664d16d8f3be4416c92427b3ac10df1024ac566cc0b4bc3bab409393f98",
+    INTERLEAVED: "65f93a25708c952457106a30e185ba7beffddd726121c8d7e3f3e08b23c16c67",
 }
 NORMAL, CONTROL, USER_DEFINED, BYTE = 1, 3, 4, 6
 _SEPARATOR = "\n__ggml_vocab_test__\n"
@@ -46,6 +50,8 @@ class RealVocab:
 
     metadata: dict[str, Any]
     vectors: list[tuple[str, list[int]]]
+    templates: dict[str, str]
+    """Sources of chat templates by a short name; that of the vocabulary's own file is "own"."""
 
     @property
     def tokens(self) -> list[str]:
@@ -174,7 +180,12 @@ def _read(folder: Path) -> RealVocab:
         (text, [int(number) for number in line.split()])
         for text, line in zip(texts, lines, strict=True)
     ]
-    return RealVocab(metadata, vectors)
+    templates = {
+        "own": metadata["tokenizer.chat_template"],
+        "31b": (folder / TEMPLATE).read_bytes().decode(),
+        "interleaved": (folder / INTERLEAVED).read_bytes().decode(),
+    }
+    return RealVocab(metadata, vectors, templates)
 
 
 def _values(value: object) -> object:

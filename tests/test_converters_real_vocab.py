@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tiny_checkpoint as tiny
-from gemmachat.converters import convert
+from real_model import write_real_model
 from real_vocab import BYTE, CONTROL, NORMAL, SIZE, USER_DEFINED, RealVocab, real_vocab
 from reference_bpe import ReferenceTokenizer
 
@@ -25,22 +24,7 @@ def real() -> RealVocab:
 @pytest.fixture(scope="module")
 def converted(real: RealVocab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of two narrow layers with all the tokens."""
-    folder = tmp_path_factory.mktemp("real-vocab")
-    tiny.write_target(
-        folder,
-        dtype="BF16",
-        vocab_size=SIZE,
-        num_hidden_layers=2,
-        layer_types=["sliding_attention", "full_attention"],
-        hidden_size=32,
-        intermediate_size=32,
-        per_layer_config={"1": {"head_dim": 64}},
-        num_kv_shared_layers=0,
-        use_double_wide_mlp=False,
-    )
-    real.write_tokenizer(folder)
-    convert(folder, folder / "out.gguf", quant="Q8_0")
-    return folder / "out.gguf"
+    return write_real_model(tmp_path_factory.mktemp("real-vocab"), real)
 
 
 @pytest.fixture(scope="module")
