@@ -11,7 +11,8 @@ from gemmachat.interrupt import INTERRUPTED, cancel_on_interrupt
 from gemmachat.render import FOUR_NUMBERS, agreement, stats_lines
 
 if TYPE_CHECKING:
-    from gemmachat.chat import Answer, Chat
+    from gemmachat.dialogue import Dialogue
+    from gemmachat.generation import Answer
     from gemmachat.parse import Piece
     from gemmachat.render import Screen
 
@@ -59,7 +60,7 @@ def _read_stdin() -> str:
 
 
 def show_answer(
-    chat: Chat, pieces: Iterator[Piece], screen: Screen, *, hold_keys: bool = False
+    chat: Dialogue, pieces: Iterator[Piece], screen: Screen, *, hold_keys: bool = False
 ) -> Answer:
     """Stream an answer of `chat` to the screen. Ctrl-C stops it within one pass."""
     with screen.answering(hold_keys=hold_keys):
@@ -67,7 +68,7 @@ def show_answer(
 
 
 def answer_once(
-    chat: Chat, question: str, screen: Screen, *, model: str, as_json: bool, stats: bool
+    chat: Dialogue, question: str, screen: Screen, *, model: str, as_json: bool, stats: bool
 ) -> int:
     """Answer one question, as text or as one JSON object, and return the exit code."""
     if as_json:
@@ -96,16 +97,17 @@ def answer_once(
     return 0
 
 
-def context_full(answer: Answer, chat: Chat, advice: str) -> str:
+def context_full(answer: Answer, chat: Dialogue, advice: str) -> str:
     """Say with both numbers that the context is full, and what to do."""
     used = answer.stats.prompt_tokens + answer.stats.completion_tokens
+    limit = f" and --ctx is {chat.n_ctx}" if chat.n_ctx else ""
     return (
-        f"the context is full: prompt and answer have {used} tokens and --ctx is "
-        f"{chat.session.n_ctx}; {advice}, or make room with --ctx N"
+        f"the context is full: prompt and answer have {used} tokens{limit}; {advice}, or make room "
+        "with --ctx N"
     )
 
 
-def show_stats(answer: Answer, chat: Chat, screen: Screen, *, full: bool = True) -> None:
+def show_stats(answer: Answer, chat: Dialogue, screen: Screen, *, full: bool = True) -> None:
     """Summarise an answer on standard error; without `full` by the four numbers alone."""
     greedy = chat.options.sampling.temperature == 0
     known = agreement(answer.stats, exact=chat.options.exact, greedy=greedy)
@@ -113,7 +115,7 @@ def show_stats(answer: Answer, chat: Chat, screen: Screen, *, full: bool = True)
     screen.note(*(lines if full else lines[:FOUR_NUMBERS]))
 
 
-def _answer(chat: Chat, pieces: Iterator[Piece], show: Callable[[Piece], None]) -> Answer:
+def _answer(chat: Dialogue, pieces: Iterator[Piece], show: Callable[[Piece], None]) -> Answer:
     chat.clear_cancel()  # a Ctrl-C that came after the last answer
     with cancel_on_interrupt(chat):
         for piece in pieces:

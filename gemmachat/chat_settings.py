@@ -11,7 +11,7 @@ from gemmachat.native_structs import MAX_DRAFT
 from gemmachat.theme import THEMES
 
 if TYPE_CHECKING:
-    from gemmachat.chat import Chat
+    from gemmachat.dialogue import Dialogue
     from gemmachat.render import Display
 
 _ON_OFF = {"on": True, "off": False}
@@ -81,7 +81,7 @@ _DISPLAY: dict[str, Callable[[str], Any]] = {
 SETTINGS = (*_SAMPLING, *_OPTIONS, *_DISPLAY)
 
 
-def change(name: str, text: str, chat: Chat, display: Display) -> None:
+def change(name: str, text: str, chat: Dialogue, display: Display) -> None:
     """Set a setting from how it is typed. Raises `UsageError` on one that makes no sense."""
     known = _known(name)
     try:
@@ -99,7 +99,7 @@ def change(name: str, text: str, chat: Chat, display: Display) -> None:
     chat.options = replace(options, **{known: value})
 
 
-def listed(chat: Chat, display: Display) -> dict[str, str]:
+def listed(chat: Dialogue, display: Display) -> dict[str, str]:
     """Return every setting as it would be typed."""
     values: dict[str, Any] = {}
     for owner in (chat.options.sampling, chat.options, display):
@@ -107,7 +107,7 @@ def listed(chat: Chat, display: Display) -> dict[str, str]:
     return {name: _spelled(name, values[name]) for name in SETTINGS}
 
 
-def one(name: str, chat: Chat, display: Display) -> str:
+def one(name: str, chat: Dialogue, display: Display) -> str:
     """Return the value of a setting. Raises `UsageError` where there is none of that name."""
     return listed(chat, display)[_known(name)]
 

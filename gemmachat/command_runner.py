@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmachat import chat_settings, clipboard, commands
-from gemmachat.ask import MAX_INPUT_BYTES, show_stats
+from gemmachat.ask import show_stats
+from gemmachat.attachment import attached
 from gemmachat.conversation import Conversation
-from gemmachat.errors import GemmachatError, NotFoundError, UsageError
+from gemmachat.errors import GemmachatError, UsageError
+from gemmachat.export import export
+from gemmachat.publish import publish
 
 if TYPE_CHECKING:
     from gemmachat.talk import Talk
@@ -230,27 +233,23 @@ class CommandRunner:
             self._screen.note(f"{chat.id:>5}  {when}  {chat.questions:>3}  {chat.name}")
 
     def _export(self, argument: str) -> None:
-        raise UsageError(f"{argument}: not there")
+        path = Path(os.path.expanduser(argument))
+        if path.suffix not in (".md", ".json"):
+            raise UsageError("give the path of a file that ends in .md or .json")
+        if path.exists():
+            raise UsageError(f"{argument} exists already: give another name")
+        talk = self._talk
+        name = talk.recording.name or "Chat"
+        text = export(talk.chat.conversation, path.suffix[1:], name=name, model=talk.opening.name)
+        publish(path, text.encode("utf-8"))
+        self._screen.note(f"written to {argument}")
 
     def _read(self, argument: str) -> None:
         if not argument:
             raise UsageError("give the path of a text file")
-        path = Path(os.path.expanduser(argument))
-        if path.is_dir():
-            raise UsageError(f"{argument} is a folder: give a file")
-        if not path.exists():
-            raise NotFoundError(f"there is no file {argument}")
-        with path.open("rb") as file:
-            data = file.read(MAX_INPUT_BYTES + 1)
-        if len(data) > MAX_INPUT_BYTES:
-            raise UsageError(f"{argument} holds more than {MAX_INPUT_BYTES} bytes")
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{argument} is not UTF-8 text: byte {error.start}") from None
+        text = attached(argument)
         self._talk.attached.append(text)
-        lines = text.count("\n") + (not text.endswith("\n"))
-        self._screen.note(f"{argument}, {lines} lines, goes before your next message")
+        self._screen.note(f"{argument}, {len(text)} characters, goes before your next message")
 
     def _clear(self, _argument: str) -> None:
         self._talk.chat.clear()
@@ -273,11 +272,14 @@ class CommandRunner:
 
     def _tokens(self, text: str) -> None:
         opened = self._talk.opened
-        if text:
-            self._screen.note(f"{len(opened.vocab.tokenize(text))} tokens")
+        n_ctx, used = opened.chat.n_ctx, opened.chat.used_tokens
+        if not text:
+            left = "" if n_ctx is None else f" of {n_ctx}, {n_ctx - used} are left"
+            self._screen.note(f"{used} tokens are used{left}")
+        elif opened.vocab is None:
+            raise UsageError("the server does not tell how it makes tokens of a text")
         else:
-            n_ctx, used = opened.chat.session.n_ctx, opened.chat.used_tokens
-            self._screen.note(f"{used} of {n_ctx} tokens are used, {n_ctx - used} are left")
+            self._screen.note(f"{len(opened.vocab.tokenize(text))} tokens")
 
     def _saved(self) -> None:
         if self._talk.store is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gemmachat.chat import Chat
+    from gemmachat.dialogue import Dialogue
     from gemmachat.vocab import Vocab
 
 _TICK_S = 0.1  # how soon Ctrl-C ends a wait
@@ -18,8 +18,9 @@ _TICK_S = 0.1  # how soon Ctrl-C ends a wait
 class OpenedChat:
     """A chat that can be asked. `close` frees it together with its model."""
 
-    chat: Chat
-    vocab: Vocab
+    chat: Dialogue
+    vocab: Vocab | None
+    """None where a server keeps it to itself."""
     close: Callable[[], None]
 
 

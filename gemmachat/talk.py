@@ -11,7 +11,7 @@ from gemmachat.errors import ContextFullError, GemmachatError
 from gemmachat.status_line import status_line
 
 if TYPE_CHECKING:
-    from gemmachat.chat import Chat
+    from gemmachat.dialogue import Dialogue
     from gemmachat.opening import OpenedChat, Opening
     from gemmachat.parse import Piece
     from gemmachat.recording import Recording
@@ -66,7 +66,7 @@ class Talk:
         return self.opening.wait()
 
     @property
-    def chat(self) -> Chat:
+    def chat(self) -> Dialogue:
         """The conversation of `opened`."""
         return self.opened.chat
 
@@ -80,7 +80,7 @@ class Talk:
         return status_line(
             self.opening.name,
             used=self.used,
-            n_ctx=opened.chat.session.n_ctx,
+            n_ctx=opened.chat.n_ctx,
             stats=None if last is None else last.stats,
         )
 
