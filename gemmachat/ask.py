@@ -13,8 +13,8 @@ from gemmachat.remote_stats import FROM_SERVER, server_lines
 from gemmachat.render import FOUR_NUMBERS, agreement, stats_lines
 
 if TYPE_CHECKING:
-    from gemmachat.chat import Answer
     from gemmachat.dialogue import Dialogue
+    from gemmachat.generation import Answer
     from gemmachat.parse import Piece
     from gemmachat.render import Screen
 
@@ -109,9 +109,10 @@ def _report(answer: Answer, model: str) -> dict[str, object]:
 def context_full(answer: Answer, chat: Dialogue, advice: str) -> str:
     """Say with both numbers that the context is full, and what to do."""
     used = answer.stats.prompt_tokens + answer.stats.completion_tokens
+    limit = f" and --ctx is {chat.n_ctx}" if chat.n_ctx else ""
     return (
-        f"the context is full: prompt and answer have {used} tokens and --ctx is "
-        f"{chat.n_ctx}; {advice}, or make room with --ctx N"
+        f"the context is full: prompt and answer have {used} tokens{limit}; {advice}, or make room "
+        "with --ctx N"
     )
 
 

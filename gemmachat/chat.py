@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gemmachat.conversation import Conversation, Message
-from gemmachat.dialogue import MAX_ROUNDS, Compaction, Dialogue, Tools
+from gemmachat.dialogue import MAX_ROUNDS, SUMMARY_REQUEST, Compaction, Dialogue, Tools
 from gemmachat.generation import Answer, Generation, GenerationOptions
 from gemmachat.parse import Piece
 from gemmachat.prompt import PromptFormat
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gemmachat.engine import Engine
     from gemmachat.session import FinishReason, Session
 
-__all__ = ["Answer", "Chat", "Compaction", "GenerationOptions", "Tools"]
+__all__ = ["SUMMARY_REQUEST", "Answer", "Chat", "Compaction", "GenerationOptions", "Tools"]
 
 
 class Chat(Dialogue):

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from gemmachat import chat_settings, clipboard, commands
 from gemmachat.ask import show_stats
-from gemmachat.attachment import read_text
+from gemmachat.attachment import attached
 from gemmachat.conversation import Conversation
 from gemmachat.errors import GemmachatError, UsageError
-from gemmachat.export import FORMATS, export
+from gemmachat.export import export
+from gemmachat.publish import publish
+from gemmachat.saved_options import from_settings
 
 if TYPE_CHECKING:
     from gemmachat.talk import Talk
@@ -110,6 +112,7 @@ class CommandRunner:
         if not value.strip():
             raise UsageError("give a setting and its value, as in /set temperature 0.7")
         chat_settings.change(name, value.strip(), self._talk.chat, self._screen.display)
+        self._talk.changed()
         self._show(name)
 
     def _show(self, name: str) -> None:
@@ -211,7 +214,9 @@ class CommandRunner:
             raise UsageError("give the number of a chat: /chats lists them")
         saved = self._talk.store.load(int(argument))
         conversation = Conversation.from_dict(saved.content.document)
+        options = from_settings(saved.content.settings, self._talk.chat.options)
         self._talk.chat.restore(conversation)
+        self._talk.chat.options = options
         self._talk.recording.switch(saved)
         self._talk.used = self._talk.chat.used_tokens
         turns = conversation.turns()
@@ -232,28 +237,23 @@ class CommandRunner:
             self._screen.note(f"{chat.id:>5}  {when}  {chat.questions:>3}  {chat.name}")
 
     def _export(self, argument: str) -> None:
-        self._saved()
         path = Path(os.path.expanduser(argument))
-        form = path.suffix.lower().removeprefix(".")
-        if form not in FORMATS:
-            raise UsageError("give a file that ends in .md or .json")
-        text = export(
-            self._talk.chat.conversation,
-            form,
-            name=self._talk.recording.name or "",
-            model=self._talk.opening.name,
-        )
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        if path.suffix not in (".md", ".json"):
+            raise UsageError("give the path of a file that ends in .md or .json")
+        if path.exists():
+            raise UsageError(f"{argument} exists already: give another name")
+        talk = self._talk
+        name = talk.recording.name or "Chat"
+        text = export(talk.chat.conversation, path.suffix[1:], name=name, model=talk.opening.name)
+        publish(path, text.encode("utf-8"))
         self._screen.note(f"written to {argument}")
 
     def _read(self, argument: str) -> None:
         if not argument:
             raise UsageError("give the path of a text file")
-        text = read_text(argument)
+        text = attached(argument)
         self._talk.attached.append(text)
-        lines = text.count("\n") + (not text.endswith("\n"))
-        self._screen.note(f"{argument}, {lines} lines, goes before your next message")
+        self._screen.note(f"{argument}, {len(text)} characters, goes before your next message")
 
     def _clear(self, _argument: str) -> None:
         self._talk.chat.clear()
@@ -277,15 +277,13 @@ class CommandRunner:
     def _tokens(self, text: str) -> None:
         opened = self._talk.opened
         n_ctx, used = opened.chat.n_ctx, opened.chat.used_tokens
-        if text and opened.vocab is None:
-            raise UsageError("a server counts no tokens of a text: /tokens alone tells its figures")
-        if text:
-            assert opened.vocab is not None
-            self._screen.note(f"{len(opened.vocab.tokenize(text))} tokens")
-        elif n_ctx is None:
-            self._screen.note(f"{used} tokens were used by the last turn, as the server counts")
+        if not text:
+            left = "" if n_ctx is None else f" of {n_ctx}, {n_ctx - used} are left"
+            self._screen.note(f"{used} tokens are used{left}")
+        elif opened.vocab is None:
+            raise UsageError("the server does not tell how it makes tokens of a text")
         else:
-            self._screen.note(f"{used} of {n_ctx} tokens are used, {n_ctx - used} are left")
+            self._screen.note(f"{len(opened.vocab.tokenize(text))} tokens")
 
     def _saved(self) -> None:
         if self._talk.store is None:

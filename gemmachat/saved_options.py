@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from gemmachat.errors import UsageError
 from gemmachat.sampling import SamplingParams
 
 if TYPE_CHECKING:
@@ -36,6 +37,32 @@ def as_settings(options: GenerationOptions) -> dict[str, Any]:
         for name, value in found.items()
         if value is not None and value is not False and value != []
     }
+
+
+def from_settings(settings: Mapping[str, Any], options: GenerationOptions) -> GenerationOptions:
+    """Return the options that were saved; those of the session stay as in `options`.
+
+    Raises `UsageError` where a value makes no sense.
+    """
+    sampling = {name: settings[name] for name in _SAMPLING if name in settings}
+    draft = settings.get("draft", "auto")
+    try:
+        biases = (text.partition("=") for text in settings.get("logit_bias", ()))
+        return replace(
+            options,
+            sampling=SamplingParams(
+                **sampling,
+                grammar=settings.get(GRAMMAR),
+                logit_bias=tuple((int(token), float(bias)) for token, _, bias in biases),
+            ),
+            draft=draft if draft in ("auto", "off") else int(draft),
+            stop=tuple(settings.get("stop", ())),
+            max_tokens=settings.get("max_tokens"),
+            think=settings.get("think", False),
+            thought_budget=settings.get("thought_budget"),
+        )
+    except (TypeError, ValueError, AttributeError):
+        raise UsageError("the chat was saved with settings that make no sense") from None
 
 
 def as_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def test_interrupts_right_after_a_stopped_answer_do_not_end_the_chat(
 def test_interrupt_that_hits_a_command_does_not_count_as_the_first_at_the_prompt(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command_runner, "show_stats", interrupt)
