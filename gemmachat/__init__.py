@@ -7,6 +7,7 @@ The public API. Everything else may change without notice.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from gemmachat.api import Chat
     from gemmachat.conversation import Conversation, Message, ToolCall
     from gemmachat.engine import Engine
     from gemmachat.errors import (
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         MemoryLimitError,
         NotFoundError,
         PairMismatchError,
+        ServerError,
         UsageError,
     )
     from gemmachat.prompt import PromptFormat
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from gemmachat.stats import Stats
 
 __all__ = [
+    "Chat",
     "ContextFullError",
     "Conversation",
     "DamagedFileError",
@@ -37,6 +40,7 @@ __all__ = [
     "PairMismatchError",
     "PromptFormat",
     "SamplingParams",
+    "ServerError",
     "Session",
     "Stats",
     "TokenEvent",
@@ -51,7 +55,16 @@ if not TYPE_CHECKING:
         from importlib import import_module
 
         if name in __all__:
-            homes = ("errors", "sampling", "stats", "conversation", "prompt", "session", "engine")
+            homes = (
+                "errors",
+                "sampling",
+                "stats",
+                "conversation",
+                "prompt",
+                "session",
+                "engine",
+                "api",
+            )
             for module in homes:
                 home = import_module(f"gemmachat.{module}")
                 if hasattr(home, name):

@@ -11,12 +11,14 @@ import typer
 from gemmachat import (
     cli_alias,
     cli_bench,
+    cli_chats,
     cli_convert,
     cli_models,
     cli_pull,
     cli_run,
     cli_shared,
     completion,
+    run_options,
 )
 from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
@@ -42,6 +44,7 @@ app.command("import")(cli_models.import_model)
 app.command()(cli_alias.alias)
 app.command()(cli_convert.convert)
 app.command()(cli_bench.bench)
+app.add_typer(cli_chats.chats)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,8 +87,9 @@ def _invoke(arguments: Sequence[str], screen: Screen) -> int:
         code, lines = completion.answer(command.main)
         screen.result(*lines)
         return code
+    words = run_options.with_resume_value(arguments)
     try:
-        with command.make_context("gemmachat", list(arguments), obj=screen) as context:
+        with command.make_context("gemmachat", words, obj=screen) as context:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code

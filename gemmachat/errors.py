@@ -3,6 +3,7 @@
 GemmachatError             1  something failed
 ├── EngineError            1  llama.cpp or the native library reported a failure
 ├── DownloadError          1  a file that cannot be fetched, or not be stored
+├── ServerError            1  a server of models that cannot be reached, or fails
 ├── UsageError             2  an option, a parameter or a request that makes no sense
 ├── NotFoundError          3  a model or file that is not there
 ├── DamagedFileError       4  a file that is damaged, of the wrong kind or not to be trusted
@@ -26,6 +27,10 @@ class EngineError(GemmachatError):
 
 class DownloadError(GemmachatError):
     """A file that cannot be fetched, or not be stored."""
+
+
+class ServerError(GemmachatError):
+    """A server of models that cannot be reached, or fails."""
 
 
 class UsageError(GemmachatError):

@@ -1,11 +1,13 @@
-"""The only module that writes to the terminal.
+"""What is written to the terminal, by this module and by those that it hands it to.
 
-Answers and results go to standard output, everything else to standard error. All text is made safe
-on its way (see `sanitize`), so no caller can forget to.
+`answer_view` and `line_editor` draw on it too, each while it has it to itself. Answers and results
+go to standard output, everything else to standard error. All text is made safe on its way (see
+`sanitize`), so no caller can forget to.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -13,24 +15,41 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gemmachat.parse import Part, Piece
 from gemmachat.sanitize import safe_line, safe_text
+from gemmachat.terminal_mode import keys_held
+from gemmachat.theme import ThemeName, theme, theme_of
+from gemmachat.transfer_view import SECONDS_BETWEEN_LINES, Bar, Lines
 
 if TYPE_CHECKING:
+    from gemmachat.answer_view import AnswerView
     from gemmachat.stats import Stats
 
-_SECONDS_BETWEEN_LINES = 5.0
+FOUR_NUMBERS = 2  # lines of `stats_lines` that hold them
 MAX_SENTENCE = 1000  # characters; it may echo an argument
+_MAX_COPY = 100_000  # bytes that terminals take in one sequence
 _DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
+
+
+@dataclass(slots=True)
+class Display:
+    """How answers are shown; may be changed between them."""
+
+    theme: ThemeName
+    markdown: bool = True
+    """On a terminal; elsewhere answers are text as the model wrote it."""
+    fold_thoughts: bool = False
 
 
 class Screen:
     """The standard streams of one command.
 
-    Escape sequences of our own are written only to a terminal, and not with NO_COLOR or TERM=dumb.
+    Escape sequences of our own are written only to a terminal and not with TERM=dumb, and those for
+    colours not with NO_COLOR either.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -41,14 +60,40 @@ class Screen:
         self._err = sys.stderr = _standard(sys.stderr)
         for stream in (sys.stdin, self._out, self._err):
             _make_blocking(stream)
-        plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
-        self._colour = self._err.isatty() and not plain
+        self._dumb = environment.get("TERM") == "dumb"
+        self._wants_colour = not environment.get("NO_COLOR") and not self._dumb
+        self._colour = self._err.isatty() and self._wants_colour
+        self.display = Display(theme_of(environment))
+        self._view: AnswerView | None = None
         self._part: Part = "answer"
         self._at_line_start = True
         self._status_at = float("-inf")
 
+    @property
+    def terminal(self) -> TextIO | None:
+        """The stream on which a line editor can draw; None where there is none."""
+        typed = sys.stdin is not None and sys.stdin.isatty() and not self._dumb
+        return next((out for out in (self._out, self._err) if typed and out.isatty()), None)
+
+    @contextmanager
+    def answering(self, *, hold_keys: bool = False) -> Iterator[None]:
+        """The block in which the pieces of one answer come.
+
+        With `hold_keys`, keys that are pressed in it wait for the next prompt and show nothing.
+        """
+        with keys_held(sys.stdin if hold_keys else None):
+            try:
+                if self._out.isatty() and not self._dumb and self.display.markdown:
+                    self._view = self._new_view()
+                yield
+            finally:
+                self.end_answer()
+
     def piece(self, piece: Piece) -> None:
         """Show a piece of an answer at once. Thoughts are no part of the output."""
+        if self._view is not None and (piece.part == "answer" or self._err.isatty()):
+            self._view.add(piece)
+            return
         text = safe_text(piece.text)
         if not text:
             return
@@ -64,6 +109,9 @@ class Screen:
 
     def end_answer(self) -> None:
         """Close the last line of an answer."""
+        view, self._view = self._view, None
+        if view is not None:
+            view.end()
         self._end_line()
         self._part = "answer"
 
@@ -104,30 +152,24 @@ class Screen:
         """Show how far something is: like `progress`, and elsewhere as a line now and then."""
         if self._colour:
             self.progress(line)
-        elif time.monotonic() - self._status_at >= _SECONDS_BETWEEN_LINES:
+        elif time.monotonic() - self._status_at >= SECONDS_BETWEEN_LINES:
             self._status_at = time.monotonic()
             self._tell(f"{safe_line(line)}\n")
 
     @contextmanager
     def transfer(self, what: str) -> Iterator[Callable[[int, int], None]]:
         """Show how far a long copy is; the block calls what it gets with bytes done and in all."""
-        show = _Bar(what) if self._colour else _Lines(what, self._tell)
+        show = Bar(what) if self._colour else Lines(what, self._tell)
         with show:
             yield show.update
 
     def read_line(self, prompt: str) -> str | None:
-        """Ask for a line on a terminal; None at the end of input.
+        """Ask for a line without an editor; None at the end of input.
 
         Ctrl-C raises KeyboardInterrupt. Bytes that are no UTF-8 become U+FFFD.
         """
-        if self._out.isatty():
-            with suppress(ImportError):
-                import readline  # noqa: F401 - gives input() line editing and history
-            # The editor must know the prompt to redraw it, and draws on standard output: the same
-            # terminal.
-            shown = prompt
-        else:
-            shown = ""
+        shown = prompt if self._out.isatty() else ""
+        if not shown:
             self._tell(prompt)
         try:
             return input(shown)
@@ -137,9 +179,30 @@ class Screen:
                 raise
             return None
 
+    def copy(self, text: str) -> bool:
+        """Ask the terminal to copy text (OSC 52); returns whether there is one to ask.
+
+        Some do not listen. The text is encoded: nothing of it can be a command.
+        """
+        data = base64.b64encode(text.encode("utf-8", "replace"))
+        if self.terminal is None or len(data) > _MAX_COPY:
+            return False
+        self.terminal.write(f"\x1b]52;c;{data.decode('ascii')}\x07")
+        self.terminal.flush()
+        return True
+
     def abandon_output(self) -> None:
         """Give up on standard output: nobody reads it, or nothing more can be written."""
         _discard(self._out)
+
+    def _new_view(self) -> AnswerView:
+        from gemmachat.answer_view import AnswerView
+        from gemmachat.block_view import BlockView
+
+        unicode = (self._out.encoding or "").lower().replace("-", "") == "utf8"
+        style = theme(self.display.theme)
+        blocks = BlockView(style, colour=self._wants_colour, unicode=unicode)
+        return AnswerView(self._out, blocks, fold_thoughts=self.display.fold_thoughts)
 
     def _end_line(self) -> None:
         if not self._at_line_start:
@@ -160,66 +223,6 @@ class Screen:
 
     def _styled(self, style: str, text: str) -> str:
         return f"{style}{text}{_RESET}" if self._colour else text
-
-
-class _Bar:
-    """A bar with bytes, rate and time left, on a terminal."""
-
-    def __init__(self, what: str) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
-
-        self._shown = Progress(
-            TextColumn(what),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._shown.add_task(what, total=None)
-
-    def __enter__(self) -> None:
-        self._shown.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._shown.stop()
-
-    def update(self, done: int, total: int) -> None:
-        """Move the bar."""
-        self._shown.update(self._task, completed=done, total=total)
-
-
-class _Lines:
-    """A line now and then, where a bar cannot be drawn."""
-
-    def __init__(self, what: str, tell: Callable[[str], None]) -> None:
-        self._what, self._tell = what, tell
-        self._began = self._told = time.monotonic()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update(self, done: int, total: int) -> None:
-        """Write a line if the last one is long enough ago."""
-        now = time.monotonic()
-        if now - self._told >= _SECONDS_BETWEEN_LINES:
-            self._told = now
-            left = (now - self._began) * (total - done) / done
-            self._tell(
-                f"{self._what}: {done / 1e9:.2f} of {total / 1e9:.2f} GB, {left:.0f} s left\n"
-            )
 
 
 def _standard(stream: TextIO | None) -> TextIO:

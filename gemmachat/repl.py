@@ -1,96 +1,90 @@
-"""The prompt loop and its commands."""
+"""The prompt loop: what is typed is a command or a question."""
 
 from __future__ import annotations
 
-from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from gemmachat.ask import context_full, show_answer, show_stats
-from gemmachat.errors import ContextFullError, GemmachatError
+from gemmachat import commands
+from gemmachat.command_runner import CommandRunner
+from gemmachat.typed_text import is_open, message_of
 
 if TYPE_CHECKING:
-    from gemmachat.chat import Chat
     from gemmachat.render import Screen
+    from gemmachat.talk import Talk
 
 PROMPT = "> "
-LEAVE = ("/bye", "/exit", "/quit")
-SETTLED_S = 1.0  # a Ctrl-C sooner after an answer was stopped was still meant for it
-HELP = (
-    "/help   show this",
-    "/clear  start a new conversation",
-    "/stats  figures of the last answer",
-    "/bye    leave (so do /exit, /quit, Ctrl-D, and Ctrl-C twice)",
-    "Ctrl-C stops an answer. A line that begins with a blank is never a command.",
-)
+_CONTINUED = ". "
+
+
+class Reader(Protocol):
+    """Where messages come from; `line_editor.LineEditor` is one."""
+
+    def read(self, default: str = "") -> str | None:
+        """Return a message, None at the end. Ctrl-C raises KeyboardInterrupt."""
+
+
+class PlainReader:
+    """Reads lines without any editing, as from a terminal that can do nothing else."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def read(self, default: str = "") -> str | None:
+        """Return a line, or several between three double quotes. `default` is shown before."""
+        if default:
+            self._screen.note("to be typed anew:", default)
+        text = self._screen.read_line(PROMPT)
+        while text is not None and is_open(text):
+            more = self._screen.read_line(_CONTINUED)
+            if more is None:
+                break
+            text = f"{text}\n{more}"
+        return None if text is None else message_of(text)
 
 
 class Repl:
-    """A chat in the terminal, line by line."""
+    """Asks and answers until the user leaves."""
 
-    def __init__(self, chat: Chat, screen: Screen, *, stats: bool) -> None:
-        self._chat = chat
-        self._screen = screen
-        self._stats = stats
-        self._stopped_at = -SETTLED_S
+    def __init__(self, talk: Talk, reader: Reader) -> None:
+        self._talk = talk
+        self._reader = reader
+        self._commands = CommandRunner(talk)
 
     def run(self) -> None:
-        """Ask and answer until the user leaves."""
+        """Run until `/bye`, the end of input or two Ctrl-C. Raises what loading the model did."""
         leaving = False  # one Ctrl-C at the prompt
         while True:
             asking = True
             try:
-                line = self._screen.read_line(PROMPT)
+                default, self._talk.typed_again = self._talk.typed_again or "", None
+                message = self._reader.read(default)
                 asking = leaving = False
-                if line is None or line.rstrip() in LEAVE:
+                if message is None or not self._take(message):
                     return
-                self._take(line)
             except KeyboardInterrupt:
                 if not asking:  # at any moment of a turn
-                    self._stopped()
-                elif monotonic() - self._stopped_at >= SETTLED_S:
+                    self._talk.stopped()
+                elif self._talk.settled:
                     if leaving:
                         return
                     leaving = True
-                    self._screen.note("press Ctrl-C again or Ctrl-D to leave")
+                    self._talk.edits = False
+                    self._talk.screen.note("press Ctrl-C again or Ctrl-D to leave")
 
-    def _take(self, line: str) -> None:
-        if line.startswith("/") and line.rstrip()[1:].isalpha():
-            self._command(line.rstrip())
-        elif line.strip():
-            self._answer(line)
+    def _take(self, message: str) -> bool:
+        """Do what a message asks for; returns whether to go on."""
+        command = commands.split(message)
+        if command is not None:
+            return self._commands.run(*command)
+        if message.strip():
+            self._wait(message)
+            self._talk.ask(message)
+        return True
 
-    def _command(self, command: str) -> None:
-        if command == "/help":
-            self._screen.note(*HELP)
-        elif command == "/clear":
-            self._chat.clear()
-            self._screen.note("a new conversation")
-        elif command == "/stats":
-            if self._chat.last:
-                show_stats(self._chat.last, self._chat, self._screen)
-            else:
-                self._screen.note("no answer yet")
-        else:
-            self._screen.note(f"there is no command {command}: /help lists them")
-
-    def _answer(self, question: str) -> None:
+    def _wait(self, message: str) -> None:
+        """Wait for the model. A message that was interrupted meanwhile can be sent again."""
         try:
-            answer = show_answer(self._chat, question, self._screen)
-        except KeyboardInterrupt:  # the second one: the engine did not stop at once
-            self._stopped()
-        except ContextFullError as error:
-            self._screen.error(str(error))
-            self._screen.note("/clear starts a new conversation")
-        except GemmachatError as error:
-            self._screen.error(str(error))
-        else:
-            if answer.finish_reason == "context":
-                self._screen.error(context_full(answer, self._chat, "start afresh with /clear"))
-            elif answer.finish_reason == "cancelled":
-                self._stopped()
-            if self._stats:
-                show_stats(answer, self._chat, self._screen)
-
-    def _stopped(self) -> None:
-        self._stopped_at = monotonic()
-        self._screen.note("stopped")
+            self._talk.opened  # noqa: B018 - waits
+        except KeyboardInterrupt:
+            self._talk.typed_again = message
+            raise

@@ -53,6 +53,16 @@ def default_model() -> str | None:
     return os.environ.get(MODEL_VARIABLE) or read_config().model
 
 
+def chats_file() -> Path:
+    """Where saved chats are: one SQLite file. Raises `NotFoundError` for a user without a home."""
+    return _platform_folder("XDG_DATA_HOME", ".local/share") / "chats.sqlite3"
+
+
+def history_file() -> Path:
+    """Where typed messages are remembered. Raises `NotFoundError` for a user without a home."""
+    return _platform_folder("XDG_DATA_HOME", ".local/share") / "history"
+
+
 def config_folder() -> Path:
     """Where the config file and the user's own catalog lie."""
     return _platform_folder("XDG_CONFIG_HOME", ".config")

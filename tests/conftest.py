@@ -31,8 +31,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path_factory) -> None:
-    """What one test has learned about drafting must not show in another."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    """What one test has learned about drafting, or saved, must not show in another."""
+    for kind in ("STATE", "DATA"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
 
 
 @pytest.fixture

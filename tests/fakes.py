@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from gemmachat.catalog import ResolvedModel
@@ -119,6 +120,7 @@ class FakeSession(Session):
                 if ended:
                     yield TokenEvent("", None, False, 0.0, ended)
                     return
+                time.sleep(self._engine.pause_s)
                 from_draft = made % (length + 1) < length
                 self._timeline.append(token)
                 made += 1
@@ -186,7 +188,7 @@ class FakeSession(Session):
 
 class FakeEngine(Engine):
     """`hang_at`: index of the token before which every answer calls `on_hang` and then waits to be
-    cancelled.
+    cancelled. `pause_s` goes before every token.
     """
 
     vocab: ByteVocab
@@ -206,6 +208,7 @@ class FakeEngine(Engine):
         self.context_length = context_length
         self.chat_template = chat_template
         self.hang_at = hang_at
+        self.pause_s = 0.0
         self.on_hang: Callable[[], object] = lambda: None
         self.opened: list[tuple[ResolvedModel, int | None]] = []
         self.sessions: list[FakeSession] = []

@@ -123,7 +123,7 @@ def test_file_name_cannot_write_to_the_terminal(convert: Convert, target: Path) 
 def test_progress_is_plain_lines_without_a_terminal(
     convert: Convert, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(render, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(render, "SECONDS_BETWEEN_LINES", 0.0)
     done = convert(target, "-o", target.with_name("m.gguf"))
     assert done.code == 0
     lines = [line for line in done.err.splitlines() if line.startswith("converting")]

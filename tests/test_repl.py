@@ -9,7 +9,7 @@ import pytest
 from conftest import Command, Finished
 from fakes import ByteVocab, FakeEngine
 
-from gemmachat import repl
+from gemmachat import command_runner, talk
 
 VOCAB = ByteVocab()
 Chat = Callable[..., Finished]
@@ -143,7 +143,7 @@ def test_second_interrupt_during_an_answer_does_not_end_the_chat(chat: Chat) -> 
 def test_interrupts_right_after_a_stopped_answer_do_not_end_the_chat(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repl, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(talk, "monotonic", lambda: 100.0)
     engine = FakeEngine("abcdef", "two", hang_at=3)
 
     def stop() -> None:
@@ -158,11 +158,11 @@ def test_interrupts_right_after_a_stopped_answer_do_not_end_the_chat(
 def test_interrupt_that_hits_a_command_does_not_count_as_the_first_at_the_prompt(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(repl, "show_stats", interrupt)
-    monkeypatch.setattr(repl, "SETTLED_S", 0.0)
+    monkeypatch.setattr(command_runner, "show_stats", interrupt)
+    monkeypatch.setattr(talk, "SETTLED_S", 0.0)
     engine = FakeEngine("one", "two")
     done = chat(engine, ["a", "/stats", KeyboardInterrupt, "b", EOFError])
     assert (done.code, done.out) == (0, "one\ntwo\n")

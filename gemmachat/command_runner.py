@@ -1,0 +1,298 @@
+"""Does what the commands of the chat say."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gemmachat import chat_settings, clipboard, commands
+from gemmachat.ask import show_stats
+from gemmachat.attachment import attached
+from gemmachat.conversation import Conversation
+from gemmachat.errors import GemmachatError, UsageError
+from gemmachat.export import export
+from gemmachat.publish import publish
+from gemmachat.saved_options import from_settings
+
+if TYPE_CHECKING:
+    from gemmachat.talk import Talk
+
+_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
+_WITHOUT_MODEL = {"/help", "/chats", "/read"}
+_SHOWN_OF_LOADED = 500  # characters of the last answer of a chat that is taken up
+
+
+class CommandRunner:
+    """Runs commands on one chat. What goes wrong is told, and the chat goes on."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._screen = talk.screen
+        self._actions: dict[str, Callable[[str], None]] = {
+            "/help": self._help,
+            "/model": self._model,
+            "/system": self._system,
+            "/set": self._set,
+            "/show": self._show,
+            "/think": self._think,
+            "/draft": self._draft,
+            "/stats": self._stats,
+            "/regen": self._regen,
+            "/undo": self._undo,
+            "/edit": self._edit,
+            "/copy": self._copy,
+            "/save": self._save,
+            "/load": self._load,
+            "/chats": self._chats,
+            "/rename": self._rename,
+            "/export": self._export,
+            "/read": self._read,
+            "/clear": self._clear,
+            "/compact": self._compact,
+            "/tokens": self._tokens,
+        }
+
+    def run(self, name: str, argument: str) -> bool:
+        """Run a command; returns whether the chat goes on."""
+        if name == "/bye":
+            return False
+        if name not in self._actions:
+            self._screen.note(commands.unknown(name))
+            return True
+        if name not in _WITHOUT_MODEL:
+            self._talk.opened  # noqa: B018 - a model that cannot be loaded ends the chat
+        try:
+            if argument and commands.BY_NAME[name].kind == "none":
+                raise UsageError(f"{name} takes nothing more")
+            self._actions[name](argument)
+        except GemmachatError as error:
+            self._screen.error(str(error))
+        except (OSError, ValueError) as error:  # of a file: that it cannot be, or not be so named
+            self._screen.error(f"{name} {argument}: {getattr(error, 'strerror', None) or error}")
+        return True
+
+    def _help(self, name: str) -> None:
+        self._screen.note(*commands.help_lines(name))
+
+    def _model(self, name: str) -> None:
+        talk = self._talk
+        if not name:
+            self._screen.note(talk.opening.name)
+            return
+        opening = talk.reopen(name)  # refuses a name that stands for nothing
+        old, conversation = talk.opening, talk.chat.conversation
+        options = talk.chat.options
+        old.close()
+        talk.opening = opening
+        opening.start(lambda _error: None)
+        try:
+            talk.opened  # noqa: B018 - waits
+        except (GemmachatError, KeyboardInterrupt):
+            talk.opening = old.again()
+            talk.chat.restore(conversation)
+            talk.chat.options = options
+            raise
+        talk.chat.options = options
+        talk.chat.restore(conversation)
+        talk.changed()
+        self._screen.note(f"{opening.name} goes on with this chat")
+
+    def _system(self, text: str) -> None:
+        if text:
+            self._talk.chat.set_system(None if text == "off" else text)
+            self._talk.changed()
+        system = self._talk.chat.conversation.system
+        self._screen.note(f"system prompt: {system}" if system else "no system prompt")
+
+    def _set(self, argument: str) -> None:
+        name, _, value = argument.partition(" ")
+        if not value.strip():
+            raise UsageError("give a setting and its value, as in /set temperature 0.7")
+        chat_settings.change(name, value.strip(), self._talk.chat, self._screen.display)
+        self._talk.changed()
+        self._show(name)
+
+    def _show(self, name: str) -> None:
+        chat, display = self._talk.chat, self._screen.display
+        if name:
+            value = chat_settings.one(name, chat, display)
+            self._screen.note(f"{name.replace('-', '_')} {value}")
+            return
+        values = chat_settings.listed(chat, display)
+        width = max(map(len, values))
+        chat_id = self._talk.recording.id
+        self._screen.note(
+            *(f"{key:{width}}  {value}" for key, value in values.items()),
+            f"{'model':{width}}  {self._talk.opening.name}",
+            f"{'system':{width}}  {chat.conversation.system or 'none'}",
+            f"{'chat':{width}}  {self._talk.recording.name or 'new'}"
+            + (f" ({chat_id})" if chat_id is not None else ""),
+        )
+
+    def _think(self, argument: str) -> None:
+        chat, display = self._talk.chat, self._screen.display
+        if argument == "show":
+            thinking = chat.last.thinking if chat.last else ""
+            self._screen.note(thinking or "the last answer came without a thought")
+            return
+        if argument in ("on", "off", "hide"):
+            chat_settings.change("think", "off" if argument == "off" else "on", chat, display)
+            display.fold_thoughts = argument == "hide"
+        elif argument:
+            raise UsageError(f"/think takes on, off, hide or show, not {argument[:40]!r}")
+        hidden = " and its thoughts are folded" if display.fold_thoughts else ""
+        thinks = f"thinks before it answers{hidden}"
+        self._screen.note(f"the model {thinks if chat.options.think else 'does not think first'}")
+
+    def _draft(self, argument: str) -> None:
+        if argument:
+            chat_settings.change("draft", argument, self._talk.chat, self._screen.display)
+        self._show("draft")
+
+    def _stats(self, argument: str) -> None:
+        if argument not in ("", "full"):
+            raise UsageError(f"/stats takes full or nothing, not {argument[:40]!r}")
+        last = self._talk.chat.last
+        if last is None:
+            self._screen.note("no answer yet")
+        else:
+            show_stats(last, self._talk.chat, self._screen, full=argument == "full")
+
+    def _regen(self, _argument: str) -> None:
+        self._talk.show(self._talk.chat.regenerate)
+
+    def _undo(self, _argument: str) -> None:
+        question = self._talk.chat.undo()
+        if question is None:
+            raise UsageError("there is nothing to take back")
+        self._talk.changed()
+        self._screen.note(f"taken back: {_shortened(question)}")
+
+    def _edit(self, text: str) -> None:
+        turns = self._talk.chat.conversation.turns()
+        if not turns:
+            raise UsageError("there is no question to edit")
+        self._talk.edits = True
+        if text:
+            self._talk.ask(text)
+        else:
+            self._talk.typed_again = turns[-1][0].text
+
+    def _copy(self, argument: str) -> None:
+        answers = [turn[-1].text for turn in self._talk.chat.conversation.turns()[-1:]]
+        text = answers[0] if answers else ""
+        if argument == "code":
+            blocks = _CODE.findall(text)
+            text = blocks[-1][1] if blocks else ""
+        elif argument:
+            raise UsageError(f"/copy takes code or nothing, not {argument[:40]!r}")
+        if not text:
+            raise UsageError(f"there is no {'code' if argument else 'answer'} to copy")
+        program = clipboard.copy(text)
+        if program is None and not self._screen.copy(text):
+            raise UsageError("nothing here takes a copy: neither a desktop nor the terminal")
+        self._screen.note(f"copied {len(text)} characters ({program or 'by the terminal'})")
+
+    def _save(self, name: str) -> None:
+        self._saved()
+        if name:
+            self._talk.recording.rename(name)
+        self._screen.note(f"chat {self._talk.recording.id}: {self._talk.recording.name}")
+
+    def _rename(self, name: str) -> None:
+        if not name:
+            raise UsageError("give the new name")
+        self._save(name)
+
+    def _load(self, argument: str) -> None:
+        if self._talk.store is None:
+            raise UsageError("nothing is loaded in a chat that is not saved (--no-save)")
+        if not argument.isascii() or not argument.isdigit():
+            raise UsageError("give the number of a chat: /chats lists them")
+        saved = self._talk.store.load(int(argument))
+        conversation = Conversation.from_dict(saved.content.document)
+        options = from_settings(saved.content.settings, self._talk.chat.options)
+        self._talk.chat.restore(conversation)
+        self._talk.chat.options = options
+        self._talk.recording.switch(saved)
+        self._talk.used = self._talk.chat.used_tokens
+        turns = conversation.turns()
+        self._screen.note(f"chat {saved.id}: {saved.content.name} ({len(turns)} questions)")
+        if turns:
+            last = turns[-1]
+            self._screen.note(f"> {_shortened(last[0].text)}", _shortened(last[-1].text))
+        self._talk.typed_again = saved.content.pending
+
+    def _chats(self, text: str) -> None:
+        if self._talk.store is None:
+            raise UsageError("this chat is not saved, and lists none (--no-save)")
+        chats = self._talk.store.chats(text)
+        if not chats:
+            self._screen.note("no chat is saved" if not text else "no chat holds that text")
+        for chat in chats:
+            when = chat.changed_at.astimezone().strftime("%Y-%m-%d %H:%M")
+            self._screen.note(f"{chat.id:>5}  {when}  {chat.questions:>3}  {chat.name}")
+
+    def _export(self, argument: str) -> None:
+        path = Path(os.path.expanduser(argument))
+        if path.suffix not in (".md", ".json"):
+            raise UsageError("give the path of a file that ends in .md or .json")
+        if path.exists():
+            raise UsageError(f"{argument} exists already: give another name")
+        talk = self._talk
+        name = talk.recording.name or "Chat"
+        text = export(talk.chat.conversation, path.suffix[1:], name=name, model=talk.opening.name)
+        publish(path, text.encode("utf-8"))
+        self._screen.note(f"written to {argument}")
+
+    def _read(self, argument: str) -> None:
+        if not argument:
+            raise UsageError("give the path of a text file")
+        text = attached(argument)
+        self._talk.attached.append(text)
+        self._screen.note(f"{argument}, {len(text)} characters, goes before your next message")
+
+    def _clear(self, _argument: str) -> None:
+        self._talk.chat.clear()
+        self._talk.recording.switch(None)
+        self._talk.attached = []
+        self._talk.used = 0
+        self._screen.note("a new conversation")
+
+    def _compact(self, _argument: str) -> None:
+        chat = self._talk.chat
+        self._talk.show(chat.compact)
+        done = chat.compaction
+        if done is None:
+            self._screen.note("nothing was changed")
+        else:
+            self._screen.note(
+                f"this summary stands for {done.turns} turns now: {done.tokens_before} tokens "
+                f"became {done.tokens_after}"
+            )
+
+    def _tokens(self, text: str) -> None:
+        opened = self._talk.opened
+        n_ctx, used = opened.chat.n_ctx, opened.chat.used_tokens
+        if not text:
+            left = "" if n_ctx is None else f" of {n_ctx}, {n_ctx - used} are left"
+            self._screen.note(f"{used} tokens are used{left}")
+        elif opened.vocab is None:
+            raise UsageError("the server does not tell how it makes tokens of a text")
+        else:
+            self._screen.note(f"{len(opened.vocab.tokenize(text))} tokens")
+
+    def _saved(self) -> None:
+        if self._talk.store is None:
+            raise UsageError("this chat is not saved (--no-save)")
+        if self._talk.recording.name is None:
+            raise UsageError("there is nothing to save yet: ask something first")
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _SHOWN_OF_LOADED:
+        return text
+    return f"{text[:_SHOWN_OF_LOADED]} ..."

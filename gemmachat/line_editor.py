@@ -1,0 +1,151 @@
+"""The line in which a question is typed: prompt-toolkit, with keys for messages of several lines.
+
+Enter sends. Alt-Enter, Shift-Enter where the terminal tells it apart, and Enter after three double
+quotes begin a new line. What is pasted arrives as one text, with its control characters visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.input import create_input
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import create_output
+from prompt_toolkit.styles import Style
+
+from gemmachat.command_completion import Suggestion
+from gemmachat.input_history import open_history
+from gemmachat.sanitize import safe_line, safe_text
+from gemmachat.typed_text import is_open, message_of
+
+PROMPT = "> "
+_CONTINUED = "  "
+
+# Shift-Enter, as xterm (modifyOtherKeys) and kitty write it.
+for _sequence in ("\x1b[27;2;13~", "\x1b[13;2u"):
+    ANSI_SEQUENCES[_sequence] = (Keys.Escape, Keys.ControlM)
+
+
+class LineEditor:
+    """Reads messages from a terminal.
+
+    `suggest` returns what may complete the text before the cursor; `status` is the quiet line at
+    the bottom; `shown` is called once, when the prompt is seen. `history` is a file, or None to
+    forget with the program.
+    """
+
+    def __init__(
+        self,
+        out: TextIO,
+        *,
+        history: Path | None,
+        suggest: Callable[[str], Iterable[Suggestion]],
+        status: Callable[[], str],
+        shown: Callable[[], None],
+    ) -> None:
+        self._status = status
+        self._shown = shown
+        self._session: PromptSession[str] = PromptSession(
+            PROMPT,
+            multiline=True,
+            prompt_continuation=_CONTINUED,
+            history=open_history(history),
+            completer=_Completer(suggest),
+            complete_while_typing=Condition(self._typing_command),
+            reserve_space_for_menu=6,
+            key_bindings=_bindings(),
+            bottom_toolbar=lambda: [("class:status", safe_line(self._status()))],
+            style=Style.from_dict({"bottom-toolbar": "noreverse", "status": "fg:ansibrightblack"}),
+            enable_suspend=True,
+            tempfile_suffix=".md",
+            input=create_input(),
+            output=create_output(stdout=out),
+        )
+        # A terminal that does not tell where the cursor is shows no status line, and no warning.
+        self._session.app.renderer.cpr_not_supported_callback = lambda: None
+        self._session.app.after_render += self._first_shown
+
+    def read(self, default: str = "") -> str | None:
+        """Return a message, None at the end of input. Ctrl-C raises KeyboardInterrupt.
+
+        `default` is there to be changed. Raises what `fail` was called with meanwhile.
+        """
+        try:
+            return message_of(self._session.prompt(default=default))
+        except EOFError:
+            return None
+
+    def refresh(self) -> None:
+        """Show the status line anew. Any thread."""
+        self._session.app.invalidate()
+
+    def fail(self, error: BaseException) -> None:
+        """Have `read`, if it waits, raise an error. Any thread."""
+        app = self._session.app
+        loop = app.loop
+
+        def leave() -> None:
+            if app.is_running and not app.is_done:
+                app.exit(exception=error)
+
+        if loop is not None:
+            loop.call_soon_threadsafe(leave)
+
+    def _first_shown(self, app: Application[str]) -> None:
+        app.after_render -= self._first_shown
+        self._shown()
+
+    def _typing_command(self) -> bool:
+        return self._session.default_buffer.text.startswith("/")
+
+
+class _Completer(Completer):
+    def __init__(self, suggest: Callable[[str], Iterable[Suggestion]]) -> None:
+        self._suggest = suggest
+
+    def get_completions(
+        self,
+        document: Document,
+        complete_event: CompleteEvent,  # noqa: ARG002 - the interface
+    ) -> Iterator[Completion]:
+        for text, back, about in self._suggest(document.text_before_cursor):
+            yield Completion(text, -back, display=safe_line(text), display_meta=safe_line(about))
+
+
+def _bindings() -> KeyBindings:
+    keys = KeyBindings()
+    typing = has_focus(DEFAULT_BUFFER)
+
+    @keys.add("enter", filter=typing)
+    def _send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_open(buffer.text):
+            buffer.newline(copy_margin=False)
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter", filter=typing)
+    @keys.add("escape", "c-j", filter=typing)
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    @keys.add("c-g", filter=typing)
+    def _editor(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()
+
+    @keys.add(Keys.BracketedPaste, filter=typing)
+    def _paste(event: KeyPressEvent) -> None:
+        pasted = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        event.current_buffer.insert_text(safe_text(pasted))
+
+    return keys

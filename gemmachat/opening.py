@@ -1,0 +1,85 @@
+"""A chat whose model is loaded while the first question is typed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gemmachat.dialogue import Dialogue
+    from gemmachat.vocab import Vocab
+
+_TICK_S = 0.1  # how soon Ctrl-C ends a wait
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedChat:
+    """A chat that can be asked. `close` frees it together with its model."""
+
+    chat: Dialogue
+    vocab: Vocab | None
+    """None where the model is on a server."""
+    close: Callable[[], None]
+
+
+class Opening:
+    """Loads a model by `load`, in a thread of its own from `start` on, or when it is waited for."""
+
+    def __init__(
+        self, name: str, load: Callable[[], OpenedChat], settings: Mapping[str, Any]
+    ) -> None:
+        self.name = name
+        """Of the model."""
+        self.settings = settings
+        """What finds the model again; see `chat_source.Source`."""
+        self._load = load
+        self._opened: OpenedChat | None = None
+        self._error: BaseException | None = None
+        self._done: Callable[[BaseException | None], None] = lambda _error: None
+        self._thread: threading.Thread | None = None
+
+    def start(self, done: Callable[[BaseException | None], None]) -> None:
+        """Begin to load; `done` is called from the thread, with what went wrong if anything did."""
+        self._done = done
+        self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
+        self._thread.start()
+
+    @property
+    def opened(self) -> OpenedChat | None:
+        """The chat; None while it is not there."""
+        return self._opened
+
+    @property
+    def loading(self) -> bool:
+        """Whether the thread is at work."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def wait(self) -> OpenedChat:
+        """Return the chat as soon as it is there. Raises what loading it raised."""
+        if self._thread is not None:
+            while self._thread.is_alive():
+                self._thread.join(_TICK_S)
+        elif self._opened is None and self._error is None:
+            self._run()
+        if self._error is not None:
+            raise self._error
+        assert self._opened is not None
+        return self._opened
+
+    def again(self) -> Opening:
+        """Return what loads the same model once more."""
+        return Opening(self.name, self._load, self.settings)
+
+    def close(self) -> None:
+        """Free the chat and its model."""
+        if self._opened is not None:
+            self._opened.close()
+
+    def _run(self) -> None:
+        try:
+            self._opened = self._load()
+        except BaseException as error:  # raised again where the chat is waited for
+            self._error = error
+        self._done(self._error)

@@ -1,0 +1,144 @@
+"""What a running chat in the terminal consists of, and how a question is answered in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from gemmachat.ask import context_full, show_answer, show_stats
+from gemmachat.errors import ContextFullError, GemmachatError
+from gemmachat.saving import origin
+from gemmachat.status_line import status_line
+
+if TYPE_CHECKING:
+    from gemmachat.dialogue import Dialogue
+    from gemmachat.opening import OpenedChat, Opening
+    from gemmachat.parse import Piece
+    from gemmachat.recording import ChatOrigin, Recording
+    from gemmachat.render import Screen
+    from gemmachat.store import Store
+
+SETTLED_S = 1.0  # a Ctrl-C sooner after an answer was stopped was still meant for it
+_ROOM = "/compact makes room, /clear starts a new conversation"
+
+
+class Talk:
+    """One chat: its model, which may still be loading, what is shown, and where it is saved.
+
+    `reopen` loads another model by its name. `private`: nothing is saved.
+    """
+
+    def __init__(
+        self,
+        opening: Opening,
+        screen: Screen,
+        recording: Recording,
+        *,
+        store: Store | None,
+        reopen: Callable[[str], Opening],
+        stats: bool,
+    ) -> None:
+        self.opening = opening
+        self.screen = screen
+        self.recording = recording
+        self.store = store
+        self.reopen = reopen
+        self.stats = stats
+        self.attached: list[str] = []
+        """Texts of files that go before the next question."""
+        self.typed_again: str | None = None
+        """What the next prompt begins with."""
+        self.edits = False
+        """Whether the next message replaces the last question."""
+        self.used = 0
+        """Tokens of the context after the last turn."""
+        self._stopped_at = -SETTLED_S
+
+    @property
+    def opened(self) -> OpenedChat:
+        """The chat, as soon as it is loaded. Raises what loading it raised."""
+        if self.opening.loading:
+            self.screen.progress(f"loading {self.opening.name}")
+            try:
+                self.opening.wait()
+            finally:
+                self.screen.progress("")
+        return self.opening.wait()
+
+    @property
+    def chat(self) -> Dialogue:
+        """The conversation of `opened`."""
+        return self.opened.chat
+
+    @property
+    def status(self) -> str:
+        """The quiet line under the prompt."""
+        opened = self.opening.opened
+        if opened is None:
+            return f"loading {self.opening.name}" if self.opening.loading else self.opening.name
+        last = opened.chat.last
+        return status_line(
+            self.opening.name,
+            used=self.used,
+            n_ctx=opened.chat.n_ctx,
+            stats=None if last is None else last.stats,
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether a Ctrl-C can no longer be meant for the answer that was stopped last."""
+        return monotonic() - self._stopped_at >= SETTLED_S
+
+    def ask(self, message: str) -> None:
+        """Have a typed message answered, after the files that were attached."""
+        chat = self.chat
+        question = "\n\n".join([*self.attached, message])
+        edits, self.edits = self.edits, False
+        self.attached = []
+        self.answer(question, chat.edit if edits else chat.ask)
+
+    def answer(self, question: str, pieces: Callable[[str], Iterator[Piece]]) -> None:
+        """Save a question, show the answer that `pieces` streams, and save the turn."""
+        chat = self.chat
+        self.recording.origin = self._origin
+        self.recording.ask(question, chat.conversation.as_dict())
+        self.show(lambda: pieces(question))
+
+    def show(self, pieces: Callable[[], Iterator[Piece]]) -> None:
+        """Show what `pieces` streams, tell how it ended, and save the conversation."""
+        chat = self.chat
+        keys = self.screen.terminal is not None
+        try:
+            answer = show_answer(chat, pieces(), self.screen, hold_keys=keys)
+        except KeyboardInterrupt:  # the second one: the engine did not stop at once
+            self.stopped()
+        except ContextFullError as error:
+            self.screen.error(str(error))
+            self.screen.note(_ROOM)
+        except GemmachatError as error:
+            self.screen.error(str(error))
+        else:
+            if answer.finish_reason == "context":
+                self.screen.error(context_full(answer, chat, _ROOM))
+            elif answer.finish_reason == "cancelled":
+                self.stopped()
+            if self.stats:
+                show_stats(answer, chat, self.screen)
+        self.changed()
+
+    def changed(self) -> None:
+        """Save the conversation as it is now, and count its tokens."""
+        self.recording.origin = self._origin
+        self.recording.keep(self.chat.conversation.as_dict())
+        self.used = self.chat.used_tokens
+
+    @property
+    def _origin(self) -> ChatOrigin:
+        """What the chat is saved with now; /model and /set change it."""
+        return origin(self.opening, self.chat.options)
+
+    def stopped(self) -> None:
+        """Tell that an answer was stopped."""
+        self._stopped_at = monotonic()
+        self.screen.note("stopped")

@@ -1,0 +1,154 @@
+"""A terminal of its own for a program: keys go in, and what is on the screen comes out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pexpect
+import pyte
+
+TESTS = Path(__file__).parent
+ENGINE = """
+import sys
+sys.path.insert(0, {tests!r})
+from fakes import FakeEngine
+from gemmachat import cli, cli_shared
+engine = FakeEngine({answers})
+engine.hang_at = {hang_at}
+engine.pause_s = {pause_s}
+cli_shared.open_engine = lambda model, threads=None, **memory: engine
+sys.exit(cli.main())
+"""
+_PATIENCE_S = 60.0
+
+
+def scripted(*answers: str, hang_at: int | None = None, pause_s: float = 0.0) -> str:
+    """A program that is gemmachat with an engine that plays answers, a pause before each token."""
+    spelled = ", ".join(map(repr, answers))
+    return ENGINE.format(tests=str(TESTS), answers=spelled, hang_at=hang_at, pause_s=pause_s)
+
+
+class _Screen(pyte.HistoryScreen):
+    def __init__(self, columns: int, lines: int) -> None:
+        super().__init__(columns, lines, history=100_000, ratio=0.5)
+        self.reply: Callable[[str], object] = lambda _text: None
+
+    def write_process_input(self, data: str) -> None:
+        self.reply(data)
+
+
+class PseudoTerminal:
+    """A running program and the screen that it draws on."""
+
+    def __init__(self, child: pexpect.spawn[bytes], columns: int, lines: int) -> None:
+        self.child = child
+        self.raw = b""
+        """All bytes that the program has written."""
+        self._screen = _Screen(columns, lines)
+        self._screen.reply = lambda text: child.send(text.encode())
+        self._stream = pyte.ByteStream(self._screen)
+
+    def send(self, text: str) -> None:
+        """Press keys."""
+        self.child.send(text.encode())
+
+    def line(self, text: str) -> None:
+        """Type a line and press Enter."""
+        self.send(text + "\r")
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Give the window another size, as a terminal that leaves old lines as they are."""
+        self._screen.resize(lines, columns)
+        self.child.setwinsize(lines, columns)
+
+    @property
+    def screen(self) -> list[str]:
+        """The lines that can be seen."""
+        return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def text(self) -> str:
+        """All lines, also those that have been scrolled away."""
+        columns = self._screen.columns
+        above = [
+            "".join(line[column].data for column in range(columns)).rstrip()
+            for line in self._screen.history.top
+        ]
+        return "\n".join([*above, *self.screen])
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Column and line of the cursor, from 0."""
+        return self._screen.cursor.x, self._screen.cursor.y
+
+    def pump(self, seconds: float = 0.0) -> bool:
+        """Draw what the program writes within a time; False when it has ended."""
+        end = time.monotonic() + seconds
+        while True:
+            left = max(end - time.monotonic(), 0)
+            try:
+                data = self.child.read_nonblocking(65536, timeout=left)
+            except pexpect.TIMEOUT:
+                return True
+            except pexpect.EOF:
+                return False
+            self.raw += data
+            self._stream.feed(data)
+
+    def wait(self, shown: Callable[[PseudoTerminal], bool]) -> None:
+        """Wait until the screen is as `shown` wants it."""
+        end = time.monotonic() + _PATIENCE_S
+        while not shown(self):
+            runs = self.pump(0.05)
+            seen = "\n".join(self.screen)
+            assert runs or shown(self), f"the program has ended, its screen was:\n{seen}"
+            assert time.monotonic() < end, f"it was waited for in vain, the screen is:\n{seen}"
+
+    def wait_for(self, text: str) -> None:
+        """Wait until a text is on the screen."""
+        self.wait(lambda terminal: text in "\n".join(terminal.screen))
+
+    def wait_for_prompt(self) -> None:
+        """Wait until the cursor is behind a prompt with nothing typed."""
+
+        def shown(terminal: PseudoTerminal) -> bool:
+            column, line = terminal.cursor
+            return column == 2 and terminal.screen[line] in (">", "> ")
+
+        self.wait(shown)
+
+    def end(self) -> int:
+        """Wait until the program has ended; returns its exit code."""
+        while self.pump(0.1):
+            pass
+        self.child.wait()
+        assert self.child.exitstatus is not None, f"killed by signal {self.child.signalstatus}"
+        return int(self.child.exitstatus)
+
+
+@contextmanager
+def pseudo_terminal(
+    *arguments: str,
+    script: str | None = None,
+    columns: int = 80,
+    lines: int = 24,
+    **environment: str,
+) -> Iterator[PseudoTerminal]:
+    """Run gemmachat, or a script, in a terminal."""
+    child: pexpect.spawn[bytes] = pexpect.spawn(
+        sys.executable,
+        [*(["-c", script] if script else ["-m", "gemmachat"]), *arguments],
+        timeout=_PATIENCE_S,
+        dimensions=(lines, columns),
+        env={**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **environment},
+    )
+    child.delaybeforesend = None
+    try:
+        yield PseudoTerminal(child, columns, lines)
+    finally:
+        child.close(force=True)

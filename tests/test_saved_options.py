@@ -1,0 +1,59 @@
+"""The options of a chat, saved with it and taken up again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gemmachat.errors import UsageError
+from gemmachat.generation import GenerationOptions
+from gemmachat.sampling import SamplingParams
+from gemmachat.saved_options import as_settings, from_settings
+
+PLAIN = GenerationOptions(SamplingParams(), "auto", None, exact=False)
+CHANGED = GenerationOptions(
+    SamplingParams(
+        temperature=0.0,
+        top_k=0,
+        seed=0,
+        repeat_penalty=1.5,
+        logit_bias=((7, float("-inf")), (8, 1.5)),
+        grammar='root ::= "a"',
+    ),
+    3,
+    9,
+    exact=False,
+    stop=("X", "Y"),
+    think=True,
+    thought_budget=5,
+)
+
+
+@pytest.mark.parametrize("options", [PLAIN, CHANGED])
+@pytest.mark.parametrize("before", [PLAIN, CHANGED])
+def test_options_come_back_as_they_were(
+    options: GenerationOptions, before: GenerationOptions
+) -> None:
+    settings = json.loads(json.dumps(as_settings(options), allow_nan=False))
+    assert from_settings(settings, before) == options
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": "hot"},
+        {"temperature": -1},
+        {"top_k": [1]},
+        {"logit_bias": [5]},
+        {"logit_bias": ["a=b"]},
+        {"logit_bias": 5},
+        {"stop": 5},
+        {"draft": {}},
+        {"draft": "x"},
+        {"grammar_text": 7},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict) -> None:
+    with pytest.raises(UsageError):
+        from_settings(settings, PLAIN)
