@@ -18,7 +18,16 @@ from gemmachat.sanitize import Utf8Stream
 from gemmachat.session import DraftPolicy, FinishReason, Session, TokenEvent
 from gemmachat.stats import Stats
 
-CONTROLS = ("<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>")
+CONTROLS = (
+    "<pad>",
+    "<eos>",
+    "<bos>",
+    "<|turn>",
+    "<turn|>",
+    "<|channel>",
+    "<channel|>",
+    "<|think|>",
+)
 E_SERIES_TEMPLATE = "{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}{% endfor %}"
 LARGE_TEMPLATE = E_SERIES_TEMPLATE + "{{- '<|channel>thought\\n<channel|>' -}}"
 
