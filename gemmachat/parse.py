@@ -56,13 +56,14 @@ class Parser:
         """What stood between the marks of each call, as `tool_calls.read_call` takes it."""
         self._marks = marks
         self._part: Part = "answer"
+        self._thinks = False
         self._name: str | None = None  # what may yet turn out to be the channel's name
         self._call: list[str] | None = None  # the call that is open
 
     @property
     def thinks(self) -> bool:
-        """Whether a thought goes on, past the name of its channel."""
-        return self._part == "thought" and self._name is None
+        """Whether a thought has begun, past the name of its channel, and goes on."""
+        return self._thinks
 
     def feed(self, token: int | None, text: str) -> list[Piece]:
         """Return the pieces that a token and the text it completed add: none, one or two."""
@@ -93,8 +94,8 @@ class Parser:
 
     def _leave(self) -> list[Piece]:
         """End the channel or the call that is open."""
-        self._call = None
         pieces = self.flush()
+        self._call, self._thinks = None, False
         self._part = "answer"
         return pieces
 
@@ -111,6 +112,7 @@ class Parser:
             # A newline ends the name; some models put another blank there.
             name, after = text[: len(_CHANNEL_NAME)], text[len(_CHANNEL_NAME) :]
             text = after[1:] if name == _CHANNEL_NAME and after[0].isspace() else text
+        self._thinks = self._thinks or (self._part == "thought" and bool(text))
         return [Piece(self._part, text)] if text else []
 
 

@@ -19,14 +19,9 @@ from gemmachat.session import DraftPolicy, FinishReason, Session, TokenEvent
 from gemmachat.stats import Stats
 
 CONTROLS = (
-    "<pad>",
-    "<eos>",
-    "<bos>",
-    "<|turn>",
-    "<turn|>",
-    "<|channel>",
-    "<channel|>",
-    "<|think|>",
+    *("<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>"),
+    *("<|think|>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>"),
+    *("<|tool_response>", "<tool_response|>", '<|"|>'),
 )
 E_SERIES_TEMPLATE = "{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}{% endfor %}"
 LARGE_TEMPLATE = E_SERIES_TEMPLATE + "{{- '<|channel>thought\\n<channel|>' -}}"
@@ -49,7 +44,7 @@ class ByteVocab:
         return CONTROLS.index(name)
 
     def is_end(self, token: int) -> bool:
-        return CONTROLS[token : token + 1] in (("<eos>",), ("<turn|>",))
+        return CONTROLS[token : token + 1] in (("<eos>",), ("<turn|>",), ("<|tool_response>",))
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text in which control tokens are spelled out."""
