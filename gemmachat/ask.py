@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
+from gemmachat.attachment import MAX_INPUT_BYTES, attached, decode
 from gemmachat.errors import ContextFullError, UsageError
 from gemmachat.interrupt import INTERRUPTED, cancel_on_interrupt
+from gemmachat.remote_stats import FROM_SERVER, server_lines
 from gemmachat.render import FOUR_NUMBERS, agreement, stats_lines
 
 if TYPE_CHECKING:
+    from gemmachat.chat import Answer
     from gemmachat.dialogue import Dialogue
-    from gemmachat.generation import Answer
     from gemmachat.parse import Piece
     from gemmachat.render import Screen
 
-# More than the longest context of any Gemma 4 can hold.
-MAX_INPUT_BYTES = 16 * 2**20
+Form = Literal["text", "json", "json-lines"]
+
 _CHUNK_BYTES = 2**16
 
 
-def read_question(prompt: str | None) -> str | None:
-    """Return the text of standard input, a blank line and `prompt`, or what there is of it.
+def read_question(prompt: str | None, files: Sequence[str] = ()) -> str | None:
+    """Return the text of `files`, of standard input, and `prompt`, parted by blank lines.
 
-    Standard input is read to its end unless it is a terminal. None means that there is neither: the
-    user wants to chat. Raises `UsageError` when all there is is blank or is not text.
+    Standard input is read to its end unless it is a terminal. None means that there is nothing at
+    all: the user wants to chat. Raises `UsageError` when all there is is blank, or something is no
+    text, and what `attachment.read_text` raises.
     """
-    if prompt is None and _stdin_is_terminal():
+    if prompt is None and not files and _stdin_is_terminal():
         return None
     given = "" if _stdin_is_terminal() else _read_stdin()
-    parts = [part for part in (given, prompt or "") if part.strip()]
+    texts = [*map(attached, files), given, prompt or ""]
+    parts = [part for part in texts if part.strip()]
     if not parts:
         raise UsageError("the prompt is empty: give a PROMPT or pipe some text in")
     return "\n\n".join(part.strip("\n") for part in parts)
@@ -44,19 +48,9 @@ def _read_stdin() -> str:
     if sys.stdin is None:  # closed by the caller
         return ""
     data = bytearray()  # grows with the input, whose limit may be more than there is memory
-    while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
+    while len(data) <= MAX_INPUT_BYTES and (chunk := sys.stdin.buffer.read(_CHUNK_BYTES)):
         data += chunk
-        if len(data) > MAX_INPUT_BYTES:
-            raise ContextFullError(
-                f"standard input holds more than {MAX_INPUT_BYTES} bytes, which fits into the "
-                "context of no model"
-            )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"standard input is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
-        ) from None
+    return decode(data, "standard input")
 
 
 def show_answer(
@@ -68,23 +62,16 @@ def show_answer(
 
 
 def answer_once(
-    chat: Dialogue, question: str, screen: Screen, *, model: str, as_json: bool, stats: bool
+    chat: Dialogue, question: str, screen: Screen, *, model: str, form: Form, stats: bool
 ) -> int:
-    """Answer one question, as text or as one JSON object, and return the exit code."""
-    if as_json:
+    """Answer one question, as text, one JSON object or JSON events; return the exit code."""
+    if form == "json":
         answer = _answer(chat, chat.ask(question), lambda _piece: None)
-        screen.json(
-            {
-                "text": answer.text,
-                "thinking": answer.thinking,
-                "tokens": answer.tokens,
-                "finish_reason": answer.finish_reason,
-                **({"logprobs": list(answer.logprobs)} if answer.logprobs else {}),
-                "model": model,
-                "seed": answer.seed,
-                "stats": answer.stats.as_dict(),
-            }
-        )
+        screen.json(_report(answer, model))
+    elif form == "json-lines":
+        screen.json({"event": "start", "model": model})
+        answer = _answer(chat, chat.ask(question), lambda piece: screen.json(_event(piece)))
+        screen.json({"event": "end", **_report(answer, model)})
     else:
         answer = show_answer(chat, chat.ask(question), screen)
     if stats:
@@ -95,6 +82,28 @@ def answer_once(
         screen.error(context_full(answer, chat, "ask for less"))
         return ContextFullError.exit_code
     return 0
+
+
+def _event(piece: Piece) -> dict[str, str]:
+    return {"event": "text", "part": piece.part, "text": piece.text}
+
+
+def _report(answer: Answer, model: str) -> dict[str, object]:
+    calls = [
+        {"name": call.name, "arguments": dict(call.arguments), "result": call.result}
+        for call in answer.tool_calls
+    ]
+    return {
+        "text": answer.text,
+        "thinking": answer.thinking,
+        **({"tool_calls": calls} if calls else {}),
+        "tokens": answer.tokens,
+        "finish_reason": answer.finish_reason,
+        **({"logprobs": list(answer.logprobs)} if answer.logprobs else {}),
+        "model": model,
+        "seed": answer.seed,
+        "stats": answer.stats.as_dict(),
+    }
 
 
 def context_full(answer: Answer, chat: Dialogue, advice: str) -> str:
@@ -109,6 +118,9 @@ def context_full(answer: Answer, chat: Dialogue, advice: str) -> str:
 
 def show_stats(answer: Answer, chat: Dialogue, screen: Screen, *, full: bool = True) -> None:
     """Summarise an answer on standard error; without `full` by the four numbers alone."""
+    if answer.stats.draft_policy == FROM_SERVER:
+        screen.note(*server_lines(answer.stats))
+        return
     greedy = chat.options.sampling.temperature == 0
     known = agreement(answer.stats, exact=chat.options.exact, greedy=greedy)
     lines = stats_lines(answer.stats, known)

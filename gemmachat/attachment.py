@@ -31,7 +31,7 @@ def read_text(path: str) -> str:
     return decode(data, path)
 
 
-def decode(data: bytes, what: str) -> str:
+def decode(data: bytes | bytearray, what: str) -> str:
     """Return bytes that came from `what` as text; raises what `read_text` raises."""
     if len(data) > MAX_INPUT_BYTES:
         raise ContextFullError(

@@ -17,6 +17,7 @@ from gemmachat import (
     cli_run,
     cli_shared,
     completion,
+    run_options,
 )
 from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
@@ -85,8 +86,9 @@ def _invoke(arguments: Sequence[str], screen: Screen) -> int:
         code, lines = completion.answer(command.main)
         screen.result(*lines)
         return code
+    words = run_options.with_resume_value(arguments)
     try:
-        with command.make_context("gemmachat", list(arguments), obj=screen) as context:
+        with command.make_context("gemmachat", words, obj=screen) as context:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code

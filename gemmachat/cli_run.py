@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmachat import cli_shared
+from gemmachat import cli_shared, run_options
 from gemmachat.catalog import ResolvedModel, looks_like_model
-from gemmachat.cli_shared import (
-    Draft,
-    Drafter,
-    KnownModel,
-    Threads,
-    draft_policy,
-    plain_number,
-)
-from gemmachat.errors import UsageError
+from gemmachat.cli_shared import Draft, Drafter, KnownModel, Threads, draft_policy
+from gemmachat.errors import NotFoundError, UsageError
 from gemmachat.render import Screen
 from gemmachat.sampling import MAX_INT32, SamplingParams
+
+if TYPE_CHECKING:
+    from gemmachat.chat_source import Source
+    from gemmachat.store import SavedChat
 
 
 def run(
@@ -102,6 +98,35 @@ def run(
         int | None, typer.Option(metavar="N", min=1, max=MAX_INT32, help="Longest answer.")
     ] = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")] = None,
+    system_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="System prompt from a file.")
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Put a text file before the PROMPT. Can be repeated."),
+    ] = None,
+    _resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="[ID]",
+            is_eager=True,
+            callback=run_options.take_up,
+            help="Go on with a saved chat, as of `gemmachat chats`; without ID the latest.",
+        ),
+    ] = None,
+    no_save: Annotated[bool, typer.Option("--no-save", help="Save nothing of this chat.")] = False,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Chat with an OpenAI-compatible server, such as http://127.0.0.1:8000/v1.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --base-url: the model, if there are several."),
+    ] = None,
     ctx: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Tokens that the conversation can hold."),
@@ -120,6 +145,9 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the answer as one JSON object.")
     ] = False,
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Print JSON events while the answer comes.")
+    ] = False,
 ) -> None:
     """Chat, or answer one PROMPT.
 
@@ -128,19 +156,34 @@ def run(
     it is a known name, begins with hf:, ends in .gguf or is a path with a "/" to an existing file;
     otherwise it is the PROMPT.
 
-    Text piped into standard input is put before the PROMPT, with a blank line between them. Without
-    both, a chat starts.
+    Files and text piped into standard input are put before the PROMPT, with blank lines between
+    them. Without any of these, a chat starts. Chats are saved (`gemmachat chats`); of single
+    answers only those that go on with a saved chat.
+
+    The key for --base-url is read from GEMMACHAT_API_KEY or, over https and on this machine only,
+    OPENAI_API_KEY.
     """
-    from gemmachat.ask import answer_once, read_question
-    from gemmachat.chat import Chat, GenerationOptions
-    from gemmachat.stop import StopStrings
+    from gemmachat.ask import read_question
+    from gemmachat.chat_source import LocalSource, RemoteSource
+    from gemmachat.generation import GenerationOptions
+    from gemmachat.one_answer import answer_one
+    from gemmachat.saving import Saving
+    from gemmachat.settings import chats_file
+    from gemmachat.store import Store
 
     screen: Screen = context.obj
-    name, prompt = _model_and_prompt(first, second)
-    prompt, system = _utf8("the PROMPT", prompt), _utf8("--system", system)
-    model, hint = cli_shared.find_model(name, drafter)
+    here = run_options.given(context, here=True)
+    name, prompt = _model_and_prompt(first, second, remote="base_url" in here)
+    if run_options.stays_here(base_url, model, name, here):
+        base_url = None
+    prompt = run_options.utf8("the PROMPT", prompt)
+    resumed = run_options.resumed_chat(context)
+    found, hint = None, None
+    if base_url is None:
+        found, hint = _find(name, drafter, resumed)
     if temperature is None:
-        temperature = 1.0 if model.temperature is None else model.temperature
+        temperature = 1.0 if found is None or found.temperature is None else found.temperature
+    run_options.check_one_form(json_schema, json_object, grammar)
     options = GenerationOptions(
         sampling=SamplingParams(
             temperature=temperature,
@@ -149,114 +192,66 @@ def run(
             min_p=min_p,
             typical_p=typical_p,
             seed=seed,
-            logit_bias=tuple(map(_bias, logit_bias or ())),
+            logit_bias=tuple(map(run_options.bias, logit_bias or ())),
             repeat_penalty=repeat_penalty,
             repeat_last_n=repeat_last_n,
             presence_penalty=presence_penalty,
             frequency_penalty=frequency_penalty,
             min_tokens=min_tokens,
             logprobs=logprobs,
-            grammar=_grammar(json_schema, json_object, grammar),
+            grammar=None
+            if base_url
+            else run_options.grammar_text(json_schema, json_object, grammar)
+            or run_options.saved_grammar(resumed),
         ),
         draft=draft_policy(draft),
         max_tokens=max_tokens,
         exact=exact,
-        stop=tuple(_utf8("--stop", text) or "" for text in stop or ()),
+        stop=tuple(run_options.utf8("--stop", text) or "" for text in stop or ()),
     )
-    _check_bias_exists(options.sampling, model)
-    StopStrings(options.stop)  # refuses those that make no sense before a model is loaded
-    if logprobs and not as_json:
-        raise UsageError("--logprobs needs --json, which prints them")
-    if max_tokens is not None and min_tokens > max_tokens:
-        raise UsageError(f"--min-tokens {min_tokens} is more than --max-tokens {max_tokens}")
-    if model.drafter is None and isinstance(options.draft, int):
-        raise UsageError(f"--draft {draft} needs a drafter: pass its file with --drafter PATH")
-    question = read_question(prompt)
-    if question is None and as_json:
-        raise UsageError("--json answers one PROMPT: give one, or pipe some text in")
-    if hint is not None:
-        screen.note(hint)
-
-    n_ctx = ctx or model.context
-    if question is None:
-        from gemmachat.settings import chats_file
-        from gemmachat.store import Store
-        from gemmachat.terminal_chat import run_chat
-
-        run_chat(
+    form = run_options.form(as_json, json_lines)
+    run_options.check(options, form)
+    system = run_options.system_prompt(system, system_file)
+    source: Source
+    if found is not None:
+        run_options.check_model(options, found)
+        source = LocalSource(found, options, system, threads, ctx, force, drafter)
+    else:
+        source = RemoteSource.of(
+            base_url or "",
             model,
             options,
-            screen,
-            system=system,
-            threads=threads,
-            n_ctx=n_ctx,
-            force=force,
-            stats=stats,
-            store=Store(chats_file(), screen.note),
+            system,
+            run_options.given(context),
+            run_options.response_format(json_schema, json_object),
         )
-        return
-    with (
-        cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact, force=force) as engine,
-        engine.session(n_ctx=n_ctx, exact=exact) as session,
-    ):
-        if model.unit is not None:
-            model.unit.touch()
-        chat = Chat(engine, session, options, system=system)
-        code = answer_once(chat, question, screen, model=model.name, as_json=as_json, stats=stats)
-    raise typer.Exit(code)
+    question = read_question(prompt, file or ())
+    if question is None and form != "text":
+        raise UsageError(f"--{form} answers one PROMPT: give one, or pipe some text in")
+    if hint is not None:
+        screen.note(hint)
+    saving = Saving(None if no_save else Store(chats_file(), screen.note), resumed)
+    if question is not None:
+        raise typer.Exit(answer_one(source, screen, saving, question, form, stats=stats))
+    from gemmachat.terminal_chat import run_chat
+
+    run_chat(source, screen, saving, stats=stats)
 
 
-def _model_and_prompt(first: str | None, second: str | None) -> tuple[str | None, str | None]:
+def _model_and_prompt(
+    first: str | None, second: str | None, *, remote: bool
+) -> tuple[str | None, str | None]:
     if first is None or second is not None:
         return first, second
-    return (first, None) if looks_like_model(first) else (None, first)
+    return (first, None) if looks_like_model(first) and not remote else (None, first)
 
 
-def _utf8(what: str, text: str | None) -> str | None:
-    """Return the text of an argument, also where the locale could not decode its bytes."""
+def _find(
+    name: str | None, drafter: str | None, resumed: SavedChat | None
+) -> tuple[ResolvedModel, str | None]:
+    if name is not None or resumed is None:
+        return cli_shared.find_model(name, drafter)
     try:
-        (text or "").encode("utf-8")
-    except UnicodeEncodeError:
-        try:
-            return os.fsencode(text or "").decode("utf-8")
-        except UnicodeError:
-            raise UsageError(f"{what} is not valid UTF-8 text") from None
-    return text
-
-
-def _bias(text: str) -> tuple[int, float]:
-    token, _, value = text.partition("=")
-    try:
-        return int(plain_number(token)), float(plain_number(value))
-    except ValueError:
-        raise UsageError(
-            f"--logit-bias must be a token id and a number, as in 106=-inf, not {text[:40]!r}"
-        ) from None
-
-
-def _check_bias_exists(sampling: SamplingParams, model: ResolvedModel) -> None:
-    if not sampling.logit_bias:
-        return
-    from gemmachat.gguf_info import read_header, validate_target
-
-    size = validate_target(read_header(model.target)).vocab
-    for token, _ in sampling.logit_bias:
-        if token >= size:
-            raise UsageError(
-                f"there is no token {token} to bias: the vocabulary of {model.name} has {size} "
-                "tokens"
-            )
-
-
-def _grammar(schema: Path | None, json_object: bool, grammar: Path | None) -> str | None:
-    given = [schema is not None, json_object, grammar is not None]
-    if sum(given) > 1:
-        raise UsageError("give only one of --json-schema, --json-object and --grammar")
-    if not any(given):
-        return None
-    from gemmachat.grammar import read_grammar, read_schema
-    from gemmachat.json_schema import any_object
-
-    if schema is not None:
-        return read_schema(Path(os.path.expanduser(schema)))
-    return any_object() if grammar is None else read_grammar(Path(os.path.expanduser(grammar)))
+        return cli_shared.find_model(run_options.model_of(resumed), drafter)
+    except NotFoundError as error:
+        raise run_options.explained(error, resumed) from error

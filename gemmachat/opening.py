@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gemmachat.dialogue import Dialogue
@@ -20,16 +20,20 @@ class OpenedChat:
 
     chat: Dialogue
     vocab: Vocab | None
-    """None where a server keeps it to itself."""
+    """None where the model is on a server."""
     close: Callable[[], None]
 
 
 class Opening:
     """Loads a model by `load`, in a thread of its own from `start` on, or when it is waited for."""
 
-    def __init__(self, name: str, load: Callable[[], OpenedChat]) -> None:
+    def __init__(
+        self, name: str, load: Callable[[], OpenedChat], settings: Mapping[str, Any]
+    ) -> None:
         self.name = name
         """Of the model."""
+        self.settings = settings
+        """What finds the model again; see `chat_source.Source`."""
         self._load = load
         self._opened: OpenedChat | None = None
         self._error: BaseException | None = None
@@ -66,7 +70,7 @@ class Opening:
 
     def again(self) -> Opening:
         """Return what loads the same model once more."""
-        return Opening(self.name, self._load)
+        return Opening(self.name, self._load, self.settings)
 
     def close(self) -> None:
         """Free the chat and its model."""

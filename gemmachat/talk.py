@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from gemmachat.ask import context_full, show_answer, show_stats
 from gemmachat.errors import ContextFullError, GemmachatError
+from gemmachat.saving import origin
 from gemmachat.status_line import status_line
 
 if TYPE_CHECKING:
     from gemmachat.dialogue import Dialogue
     from gemmachat.opening import OpenedChat, Opening
     from gemmachat.parse import Piece
-    from gemmachat.recording import Recording
+    from gemmachat.recording import ChatOrigin, Recording
     from gemmachat.render import Screen
     from gemmachat.store import Store
 
@@ -100,6 +101,7 @@ class Talk:
     def answer(self, question: str, pieces: Callable[[str], Iterator[Piece]]) -> None:
         """Save a question, show the answer that `pieces` streams, and save the turn."""
         chat = self.chat
+        self.recording.origin = self._origin
         self.recording.ask(question, chat.conversation.as_dict())
         self.show(lambda: pieces(question))
 
@@ -127,8 +129,14 @@ class Talk:
 
     def changed(self) -> None:
         """Save the conversation as it is now, and count its tokens."""
+        self.recording.origin = self._origin
         self.recording.keep(self.chat.conversation.as_dict())
         self.used = self.chat.used_tokens
+
+    @property
+    def _origin(self) -> ChatOrigin:
+        """What the chat is saved with now; /model and /set change it."""
+        return origin(self.opening, self.chat.options)
 
     def stopped(self) -> None:
         """Tell that an answer was stopped."""

@@ -5,75 +5,54 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemmachat import cli_shared, settings
+from gemmachat import settings
 from gemmachat.errors import NotFoundError
 from gemmachat.opening import OpenedChat, Opening
-from gemmachat.recording import ChatOrigin, Recording
 from gemmachat.repl import PlainReader, Reader, Repl
 from gemmachat.talk import Talk
 
 if TYPE_CHECKING:
-    from gemmachat.catalog import ResolvedModel
-    from gemmachat.generation import GenerationOptions
+    from gemmachat.chat_source import Source
     from gemmachat.line_editor import LineEditor
     from gemmachat.render import Screen
-    from gemmachat.store import Store
+    from gemmachat.saving import Saving
 
 _WORDS = "/help lists the commands, Ctrl-D leaves"
 
 
-def run_chat(
-    model: ResolvedModel,
-    options: GenerationOptions,
-    screen: Screen,
-    *,
-    system: str | None,
-    threads: int | None,
-    n_ctx: int | None,
-    force: bool,
-    stats: bool,
-    store: Store | None,
-) -> None:
-    """Chat until the user leaves. Raises what loading the model raises; `store` None saves nothing.
+def run_chat(source: Source, screen: Screen, saving: Saving, *, stats: bool) -> None:
+    """Chat until the user leaves. Raises what loading the model raises.
 
     Ends the process where the user leaves while the model is still loading.
     """
 
-    def opening_of(model: ResolvedModel) -> Opening:
-        def load() -> OpenedChat:
-            from gemmachat.chat import Chat
+    def load() -> OpenedChat:
+        opened = source.open()
+        saving.restore(opened.chat, source.system)
+        return opened
 
-            with ExitStack() as opened:
-                engine = opened.enter_context(
-                    cli_shared.open_engine(
-                        model, threads, n_ctx=n_ctx, exact=options.exact, force=force
-                    )
-                )
-                session = opened.enter_context(
-                    engine.session(n_ctx=n_ctx or model.context, exact=options.exact)
-                )
-                if model.unit is not None:
-                    model.unit.touch()
-                chat = Chat(engine, session, options, system=system)
-                return OpenedChat(chat, engine.vocab, opened.pop_all().close)
-
-        return Opening(model.name, load)
+    def reopen(name: str) -> Opening:
+        other = source.other(name)
+        return Opening(other.name, other.open, other.settings)
 
     talk = Talk(
-        opening_of(model),
+        Opening(source.name, load, source.settings),
         screen,
-        Recording(store, ChatOrigin(model.name, {}), screen.note),
-        store=store,
-        reopen=lambda name: opening_of(cli_shared.find_model(name, None)[0]),
+        saving.recording(source, source.options, screen.note),
+        store=saving.store,
+        reopen=reopen,
         stats=stats,
     )
-    screen.note(f"{model.name}: {_WORDS}")
+    screen.note(f"{source.name}: {_WORDS}")
+    if saving.resumed is not None:
+        screen.note(f"chat {saving.resumed.id}: {saving.resumed.content.name}")
+        talk.typed_again = saving.resumed.content.pending
     try:
-        Repl(talk, _reader(talk, screen, private=store is None)).run()
+        Repl(talk, _reader(talk, screen, private=saving.store is None)).run()
     finally:
         _leave(talk, failed=sys.exc_info()[0] is not None)
 

@@ -1,0 +1,44 @@
+"""The options of a chat as they are saved with it, by the names of `gemmachat run`'s options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from gemmachat.sampling import SamplingParams
+
+if TYPE_CHECKING:
+    from gemmachat.generation import GenerationOptions
+
+GRAMMAR = "grammar_text"
+"""A grammar is saved by its text: its file may be another one by then."""
+_SAMPLING = tuple(
+    field.name
+    for field in fields(SamplingParams)
+    if field.name not in ("logit_bias", "grammar", "logprobs")
+)
+_OTHERS = ("max_tokens", "exact", "think", "thought_budget")
+_FROM_SOURCE = ("base_url", "model", "ctx", "drafter")
+
+
+def as_settings(options: GenerationOptions) -> dict[str, Any]:
+    """Return the options as JSON values, without those that say nothing."""
+    found = {name: getattr(options.sampling, name) for name in _SAMPLING}
+    found |= {name: getattr(options, name) for name in _OTHERS}
+    found["draft"] = str(options.draft)
+    found["stop"] = list(options.stop)
+    found["logit_bias"] = [f"{token}={bias}" for token, bias in options.sampling.logit_bias]
+    found[GRAMMAR] = options.sampling.grammar
+    # 0 is a value, though it equals False.
+    return {
+        name: value
+        for name, value in found.items()
+        if value is not None and value is not False and value != []
+    }
+
+
+def as_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the command line has for defaults when a chat with these settings goes on."""
+    names = (*_SAMPLING, *_OTHERS, *_FROM_SOURCE, "draft", "stop", "logit_bias")
+    return {name: settings[name] for name in names if name in settings}
