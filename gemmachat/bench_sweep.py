@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from itertools import chain
 
-from gemmachat.engine import MAX_THREADS
+from gemmachat.processors import MAX_THREADS
 from gemmachat.errors import UsageError
 from gemmachat.native_structs import MAX_DRAFT
 
