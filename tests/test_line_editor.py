@@ -94,5 +94,7 @@ def test_regen_answers_anew_and_files_go_before_the_question(tmp_path: Path) -> 
 def test_commands_are_completed() -> None:
     with pseudo_terminal("run", "tiny", script=scripted("one")) as terminal:
         terminal.wait_for_prompt()
-        terminal.send("/comp\t")
+        terminal.send("/comp")
+        terminal.wait_for("have the model summarise")
+        terminal.send("\t")
         terminal.wait_for("> /compact")
