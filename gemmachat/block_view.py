@@ -9,6 +9,7 @@ entities, and the only escape sequences are colours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 
 from markdown_it import MarkdownIt
@@ -57,7 +58,10 @@ class BlockView:
         can be copied as they are.
         """
         width = max(width, _MIN_WIDTH)
+        block = replace(block, text=safe_text(block.text))
         texts = list(self._texts(block, width, ended=ended))
+        if not ended or block.kind in ("text", "item"):  # marks alone may be wider than the window
+            texts = [line for text in texts for line in self._fitting(text, width)]
         return [*([""] if block.spaced else []), *map(self._encoded, texts)]
 
     def _texts(self, block: Block, width: int, *, ended: bool) -> Iterable[Text]:
@@ -161,6 +165,9 @@ class BlockView:
         room = min(width, _RULE_WIDTH)
         head = f"{line * 2} {label[: room - 6]} " if label and room > 10 else ""
         return Text(head + line * (room - len(head)), "gc.mark", end="")
+
+    def _fitting(self, text: Text, width: int) -> list[Text]:
+        return [text] if text.cell_len <= width else self._wrap(text, width)
 
     def _wrap(self, text: Text, width: int) -> list[Text]:
         lines = text.wrap(self._console, width, overflow="fold", tab_size=4)

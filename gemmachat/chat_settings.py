@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from gemmachat.errors import UsageError
+from gemmachat.errors import GemmachatError, UsageError
 from gemmachat.native_structs import MAX_DRAFT
 from gemmachat.theme import THEMES
 
@@ -97,6 +97,11 @@ def change(name: str, text: str, chat: Dialogue, display: Display) -> None:
     if known in ("max_tokens", "thought_budget") and value is not None and value < 1:
         raise UsageError(f"{known} takes none, or 1 or more, not {value}")
     chat.options = replace(options, **{known: value})
+    try:
+        chat.used_tokens  # noqa: B018 - the model may have no mark that a thought needs
+    except GemmachatError:
+        chat.options = options
+        raise
 
 
 def listed(chat: Dialogue, display: Display) -> dict[str, str]:

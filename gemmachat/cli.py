@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated
 
 import typer
 
-from gemmachat import (
-    cli_alias,
-    cli_bench,
-    cli_chats,
-    cli_convert,
-    cli_models,
-    cli_pull,
-    cli_run,
-    cli_shared,
-    completion,
-    run_options,
-)
+from gemmachat import cli_run, cli_shared, completion, run_options
 from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
 from gemmachat.interrupt import INTERRUPTED
@@ -31,20 +21,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-app.command()(cli_run.run)
-app.command()(cli_pull.pull)
-app.command("list")(cli_models.list_models)
-app.command()(cli_models.show)
-app.command()(cli_models.rm)
-app.command()(cli_models.verify)
-app.command()(cli_models.prune)
-app.command("import")(cli_models.import_model)
-app.command()(cli_alias.alias)
-app.command()(cli_convert.convert)
-app.command()(cli_bench.bench)
-app.add_typer(cli_chats.chats)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,6 +58,8 @@ def _failure(error: OSError | ImportError) -> str:
 
 
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:
+    if list(arguments[:1]) != ["run"]:
+        _add_other_commands()
     command = typer.main.get_command(app)
     if completion.is_asked():
         code, lines = completion.answer(command.main)
@@ -118,7 +96,6 @@ def gemmachat(
         context.obj.result(*context.get_help().splitlines())
 
 
-@app.command()
 def doctor(
     context: typer.Context,
     model: Model = None,
@@ -139,7 +116,6 @@ def doctor(
     raise typer.Exit(report.exit_code)
 
 
-@app.command()
 def selftest(
     context: typer.Context,
     model: Model = None,
@@ -169,3 +145,26 @@ def selftest(
     else:
         screen.result(*report.lines())
     raise typer.Exit(0 if report.passed else 1)
+
+
+app.command()(cli_run.run)
+
+
+@cache
+def _add_other_commands() -> None:
+    """Import and add all that a chat can start without."""
+    from gemmachat import cli_alias, cli_bench, cli_chats, cli_convert, cli_models, cli_pull
+
+    app.command()(cli_pull.pull)
+    app.command("list")(cli_models.list_models)
+    app.command()(cli_models.show)
+    app.command()(cli_models.rm)
+    app.command()(cli_models.verify)
+    app.command()(cli_models.prune)
+    app.command("import")(cli_models.import_model)
+    app.command()(cli_alias.alias)
+    app.command()(cli_convert.convert)
+    app.command()(cli_bench.bench)
+    app.add_typer(cli_chats.chats)
+    app.command()(doctor)
+    app.command()(selftest)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gemmachat.catalog import ResolvedModel, resolve, resolve_default
 from gemmachat.completion import complete_known
-from gemmachat.engine import MAX_THREADS, Engine
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import exit_on_interrupt
 from gemmachat.native_structs import MAX_DRAFT
-from gemmachat.session import DraftPolicy
+from gemmachat.processors import MAX_THREADS
+
+if TYPE_CHECKING:
+    from gemmachat.engine import Engine
+    from gemmachat.session import DraftPolicy
 
 KnownModel = Annotated[
     str | None,
@@ -58,6 +61,8 @@ def open_engine(
     force: bool = False,
 ) -> Engine:
     """Load a pair for sessions of `n_ctx` tokens. Tests put one without weights in its place."""
+    from gemmachat.engine import Engine
+
     with exit_on_interrupt():
         return Engine.load(
             model.target, model.drafter, threads=threads, n_ctx=n_ctx, exact=exact, force=force

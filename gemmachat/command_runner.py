@@ -277,13 +277,15 @@ class CommandRunner:
     def _tokens(self, text: str) -> None:
         opened = self._talk.opened
         n_ctx, used = opened.chat.n_ctx, opened.chat.used_tokens
-        if not text:
-            left = "" if n_ctx is None else f" of {n_ctx}, {n_ctx - used} are left"
-            self._screen.note(f"{used} tokens are used{left}")
-        elif opened.vocab is None:
-            raise UsageError("the server does not tell how it makes tokens of a text")
-        else:
+        if text and opened.vocab is None:
+            raise UsageError("a server counts no tokens of a text: /tokens alone tells its figures")
+        if text:
+            assert opened.vocab is not None
             self._screen.note(f"{len(opened.vocab.tokenize(text))} tokens")
+        elif n_ctx is None:
+            self._screen.note(f"{used} tokens were used by the last turn, as the server counts")
+        else:
+            self._screen.note(f"{used} of {n_ctx} tokens are used, {n_ctx - used} are left")
 
     def _saved(self) -> None:
         if self._talk.store is None:

@@ -25,7 +25,7 @@ from gemmachat.gguf_model import read_shape
 from gemmachat.memory import Room, available_memory
 from gemmachat.native import installed_version
 from gemmachat.native_structs import FLASH_ATTENTION, KV_TYPES, NativeSchedule, SessionParams
-from gemmachat.processors import default_threads
+from gemmachat.processors import MAX_THREADS, default_threads
 from gemmachat.sampling import whole_number
 from gemmachat.session import Session
 from gemmachat.vocab import ModelVocab, Vocab
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 KvType = Literal["f16", "q8_0"]
 
 DEFAULT_CONTEXT = 4096
-MAX_THREADS = 512  # what ggml accepts
 
 
 class Engine:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
+from gemmachat.typed_text import valid
+
 _MAX_BYTES = 2**20  # read at the start; older lines are forgotten then
 
 
@@ -22,7 +24,7 @@ class _PrivateFile(FileHistory):
 
     def store_string(self, string: str) -> None:
         with suppress(OSError):
-            super().store_string(string)
+            super().store_string(valid(string))
 
 
 def open_history(path: Path | None) -> History:

@@ -26,7 +26,7 @@ from prompt_toolkit.styles import Style
 from gemmachat.command_completion import Suggestion
 from gemmachat.input_history import open_history
 from gemmachat.sanitize import safe_line, safe_text
-from gemmachat.typed_text import is_open, message_of
+from gemmachat.typed_text import is_open, message_of, valid
 
 PROMPT = "> "
 _CONTINUED = "  "
@@ -81,7 +81,7 @@ class LineEditor:
         `default` is there to be changed. Raises what `fail` was called with meanwhile.
         """
         try:
-            return message_of(self._session.prompt(default=default))
+            return message_of(valid(self._session.prompt(default=default)))
         except EOFError:
             return None
 

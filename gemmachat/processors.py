@@ -18,6 +18,7 @@ from pathlib import Path
 
 from gemmachat import cgroup
 
+MAX_THREADS = 512  # what ggml accepts
 _ROOT = Path("/")
 
 

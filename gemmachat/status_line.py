@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 def status_line(model: str, *, used: int, n_ctx: int | None, stats: Stats | None) -> str:
     """Put the figures together: tokens of the context that are used, and those of `stats`.
 
-    `n_ctx` is None, and figures are 0, where a server does not tell.
+    `n_ctx` None: nobody knows how many it holds.
     """
     parts = [model]
-    if n_ctx:
+    if n_ctx is not None:
         parts.append(f"{used} of {n_ctx} tokens ({used / n_ctx:.0%})")
     elif used:
         parts.append(f"{used} tokens")
     if stats is not None and stats.completion_tokens and stats.total_s > 0:
         parts.append(f"{stats.completion_tokens / stats.total_s:.1f} tokens/s")
-        if stats.mean_accepted_length:
+        if stats.rounds:
             parts.append(f"{stats.mean_accepted_length:.2f} per pass")
     return " | ".join(parts)

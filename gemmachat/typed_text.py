@@ -16,6 +16,11 @@ def is_open(text: str) -> bool:
     return len(stripped) < 2 * len(QUOTES) or not stripped.endswith(QUOTES)
 
 
+def valid(text: str) -> str:
+    """Return the text with U+FFFD for what was typed and is no UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def message_of(text: str) -> str:
     """Return the text without the quotes around it, if there are any."""
     stripped = text.strip()

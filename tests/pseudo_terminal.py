@@ -25,6 +25,7 @@ cli_shared.open_engine = lambda model, threads=None, **memory: engine
 sys.exit(cli.main())
 """
 _PATIENCE_S = 60.0
+_PROMPT_BEGINS = b"\x1b[?2004h"  # bracketed paste
 
 
 def scripted(*answers: str, hang_at: int | None = None, pause_s: float = 0.0) -> str:
@@ -52,6 +53,7 @@ class PseudoTerminal:
         self._screen = _Screen(columns, lines)
         self._screen.reply = lambda text: child.send(text.encode())
         self._stream = pyte.ByteStream(self._screen)
+        self._prompts = 0  # that were waited for
 
     def send(self, text: str) -> None:
         """Press keys."""
@@ -114,13 +116,25 @@ class PseudoTerminal:
         self.wait(lambda terminal: text in "\n".join(terminal.screen))
 
     def wait_for_prompt(self) -> None:
-        """Wait until the cursor is behind a prompt with nothing typed."""
+        """Wait until a new prompt is there, with nothing typed."""
 
         def shown(terminal: PseudoTerminal) -> bool:
             column, line = terminal.cursor
-            return column == 2 and terminal.screen[line] in (">", "> ")
+            prompts = terminal.raw.count(_PROMPT_BEGINS)
+            return prompts > self._prompts and column == 2 and terminal.screen[line] == ">"
 
         self.wait(shown)
+        self._prompts = self.raw.count(_PROMPT_BEGINS)
+
+    def ask(self, text: str) -> None:
+        """Type a line and wait until it has been answered."""
+        self.line(text)
+        self.wait_for_prompt()
+
+    def leave(self) -> int:
+        """Press Ctrl-D and wait for the end; returns the exit code."""
+        self.send("\x04")
+        return self.end()
 
     def end(self) -> int:
         """Wait until the program has ended; returns its exit code."""
@@ -135,14 +149,16 @@ class PseudoTerminal:
 def pseudo_terminal(
     *arguments: str,
     script: str | None = None,
+    redirect: str = "",
     columns: int = 80,
     lines: int = 24,
     **environment: str,
 ) -> Iterator[PseudoTerminal]:
-    """Run gemmachat, or a script, in a terminal."""
+    """Run gemmachat, or a script, in a terminal, with redirections as bash spells them."""
+    program = ["-c", script] if script else ["-m", "gemmachat"]
     child: pexpect.spawn[bytes] = pexpect.spawn(
-        sys.executable,
-        [*(["-c", script] if script else ["-m", "gemmachat"]), *arguments],
+        "bash",
+        ["-c", f'exec "$0" "$@" {redirect}', sys.executable, *program, *arguments],
         timeout=_PATIENCE_S,
         dimensions=(lines, columns),
         env={**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **environment},

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from fakes import LARGE_TEMPLATE, ByteVocab, FakeEngine, FakeSession
 
-from gemmachat.chat import SUMMARY_REQUEST, Answer, Chat, Compaction, GenerationOptions
+from gemmachat.chat import Answer, Chat, Compaction, GenerationOptions
+from gemmachat.dialogue import SUMMARY_REQUEST
 from gemmachat.conversation import Conversation, Message
 from gemmachat.errors import ContextFullError, UsageError
 from gemmachat.sampling import SamplingParams
