@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from real_model import write_real_model
-from real_vocab import BYTE, CONTROL, NORMAL, SIZE, USER_DEFINED, RealVocab, real_vocab
+from real_vocab import BYTE, CONTROL, NORMAL, USER_DEFINED, RealVocab, real_vocab
 from reference_bpe import ReferenceTokenizer
 
 from gemmachat import Engine
