@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from gemmachat.attachment import MAX_INPUT_BYTES, attached, decode
 from gemmachat.errors import ContextFullError, UsageError
 from gemmachat.interrupt import INTERRUPTED, cancel_on_interrupt
 from gemmachat.remote_stats import FROM_SERVER, server_lines
-from gemmachat.render import FOUR_NUMBERS, agreement, stats_lines
+from gemmachat.stats_text import FOUR_NUMBERS, agreement, stats_lines
 
 if TYPE_CHECKING:
     from gemmachat.dialogue import Dialogue
@@ -66,11 +67,16 @@ def answer_once(
 ) -> int:
     """Answer one question, as text, one JSON object or JSON events; return the exit code."""
     if form == "json":
-        answer = _answer(chat, chat.ask(question), lambda _piece: None)
+        answer = _answer(chat, chat.ask(question), partial(_tell_calls, screen))
         screen.json(_report(answer, model))
     elif form == "json-lines":
         screen.json({"event": "start", "model": model})
-        answer = _answer(chat, chat.ask(question), lambda piece: screen.json(_event(piece)))
+
+        def show(piece: Piece) -> None:
+            screen.json(_event(piece))
+            _tell_calls(screen, piece)
+
+        answer = _answer(chat, chat.ask(question), show)
         screen.json({"event": "end", **_report(answer, model)})
     else:
         answer = show_answer(chat, chat.ask(question), screen)
@@ -82,6 +88,12 @@ def answer_once(
         screen.error(context_full(answer, chat, "ask for less"))
         return ContextFullError.exit_code
     return 0
+
+
+def _tell_calls(screen: Screen, piece: Piece) -> None:
+    """Show calls of tools on standard error, where the user may be asked to allow them."""
+    if piece.part == "tool":
+        screen.piece(piece)
 
 
 def _event(piece: Piece) -> dict[str, str]:

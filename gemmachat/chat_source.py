@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +15,7 @@ from gemmachat.opening import OpenedChat
 if TYPE_CHECKING:
     from gemmachat.endpoint import Endpoint
     from gemmachat.generation import GenerationOptions
+    from gemmachat.tool_runner import ToolRunner
 
 
 class Source(Protocol):
@@ -56,6 +57,8 @@ class LocalSource:
     force: bool = False
     drafter: str | None = None
     """The path of a drafter, where the user gave one."""
+    tools: Callable[[], ToolRunner] | None = None
+    """Starts what the model may call."""
 
     @property
     def name(self) -> str:
@@ -86,7 +89,8 @@ class LocalSource:
             session = opened.enter_context(engine.session(n_ctx=n_ctx, exact=exact))
             if self.model.unit is not None:
                 self.model.unit.touch()
-            chat = Chat(engine, session, self.options, system=self.system)
+            tools = opened.enter_context(self.tools()) if self.tools is not None else None
+            chat = Chat(engine, session, self.options, system=self.system, tools=tools)
             return OpenedChat(chat, engine.vocab, opened.pop_all().close)
 
     def other(self, name: str) -> LocalSource:
@@ -105,6 +109,8 @@ class RemoteSource:
     system: str | None = None
     given: Collection[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    tools: Callable[[], ToolRunner] | None = None
+    """Starts what the model may call."""
 
     @classmethod
     def of(
@@ -115,6 +121,7 @@ class RemoteSource:
         system: str | None,
         given: Collection[str],
         extra: Mapping[str, Any],
+        tools: Callable[[], ToolRunner] | None = None,
     ) -> RemoteSource:
         """The model of this name, without a name the only one; the server is asked which that is.
 
@@ -125,7 +132,7 @@ class RemoteSource:
 
         endpoint = Endpoint.of(base_url)
         name = name or find_model(endpoint)
-        return cls(endpoint, base_url, name, options, system, given, extra)
+        return cls(endpoint, base_url, name, options, system, given, extra, tools)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -136,15 +143,19 @@ class RemoteSource:
         """Return a chat; the server is asked for nothing yet."""
         from gemmachat.remote import RemoteChat
 
-        chat = RemoteChat(
-            self.endpoint,
-            self.name,
-            self.options,
-            system=self.system,
-            given=self.given,
-            extra=self.extra,
-        )
-        return OpenedChat(chat, None, chat.close)
+        with ExitStack() as opened:
+            tools = opened.enter_context(self.tools()) if self.tools is not None else None
+            chat = RemoteChat(
+                self.endpoint,
+                self.name,
+                self.options,
+                system=self.system,
+                tools=tools,
+                given=self.given,
+                extra=self.extra,
+            )
+            opened.callback(chat.close)
+            return OpenedChat(chat, None, opened.pop_all().close)
 
     def other(self, name: str) -> RemoteSource:
         """Another model of the server, which alone knows whether it has it."""

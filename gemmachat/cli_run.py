@@ -101,6 +101,24 @@ def run(
     system_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="System prompt from a file.")
     ] = None,
+    think: Annotated[
+        bool, typer.Option("--think/--no-think", help="Have the model think before it answers.")
+    ] = False,
+    thought_budget: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=MAX_INT32, help="Longest thought, in tokens."),
+    ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Let the model call the functions of a Python file, a calculator and the clock; "
+            f'"{run_options.BUILTIN}" for these two alone. Can be repeated.',
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Run what the model calls without asking.")
+    ] = False,
     file: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="Put a text file before the PROMPT. Can be repeated."),
@@ -135,6 +153,9 @@ def run(
         bool, typer.Option("--force", help="Go on where memory seems too small for the model.")
     ] = False,
     threads: Threads = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Show answers as they are, without Markdown.")
+    ] = False,
     stats: Annotated[
         bool, typer.Option("--stats", help="After each answer, show speed and drafting figures.")
     ] = False,
@@ -208,14 +229,18 @@ def run(
         max_tokens=max_tokens,
         exact=exact,
         stop=tuple(run_options.utf8("--stop", text) or "" for text in stop or ()),
+        think=think,
+        thought_budget=thought_budget,
     )
     form = run_options.form(as_json, json_lines)
     run_options.check(options, form)
     system = run_options.system_prompt(system, system_file)
+    started = run_options.tools(tools or (), screen, yes=yes)
+    screen.display.markdown = not plain
     source: Source
     if found is not None:
         run_options.check_model(options, found)
-        source = LocalSource(found, options, system, threads, ctx, force, drafter)
+        source = LocalSource(found, options, system, threads, ctx, force, drafter, started)
     else:
         source = RemoteSource.of(
             base_url or "",
@@ -224,6 +249,7 @@ def run(
             system,
             run_options.given(context),
             run_options.response_format(json_schema, json_object),
+            started,
         )
     question = read_question(prompt, file or ())
     if question is None and form != "text":

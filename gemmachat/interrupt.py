@@ -92,6 +92,22 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
         reader.close()
 
 
+@contextmanager
+def interrupts_raise() -> Iterator[None]:
+    """In the block, within one of `on_interrupt`, the first Ctrl-C raises KeyboardInterrupt too."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):
+        yield
+        return
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 def cancel_on_interrupt(session: Cancellable) -> AbstractContextManager[Interrupt]:
     """Return a block in which Ctrl-C cancels what `session` is doing; see `on_interrupt`."""
     return on_interrupt(session.cancel)

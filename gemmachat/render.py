@@ -19,17 +19,16 @@ from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gemmachat.interrupt import interrupts_raise
 from gemmachat.parse import Part, Piece
 from gemmachat.sanitize import safe_line, safe_text
-from gemmachat.terminal_mode import keys_held
+from gemmachat.terminal_mode import keys_asked, keys_held
 from gemmachat.theme import ThemeName, theme, theme_of
 from gemmachat.transfer_view import SECONDS_BETWEEN_LINES, Bar, Lines
 
 if TYPE_CHECKING:
     from gemmachat.answer_view import AnswerView
-    from gemmachat.stats import Stats
 
-FOUR_NUMBERS = 2  # lines of `stats_lines` that hold them
 MAX_SENTENCE = 1000  # characters; it may echo an argument
 _MAX_COPY = 100_000  # bytes that terminals take in one sequence
 _DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
@@ -179,6 +178,28 @@ class Screen:
                 raise
             return None
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody can see a question here and answer it."""
+        seen = self._err.isatty() or self._out.isatty()
+        return seen and sys.stdin is not None and sys.stdin.isatty()
+
+    def confirm(self, question: str) -> bool:
+        """Ask for a yes, also in the middle of an answer. Keys that were pressed before are lost.
+
+        Ctrl-C is a no, and goes on to whoever waits for it.
+        """
+        in_view = self._view is not None
+        self.end_answer()
+        with keys_asked(sys.stdin), interrupts_raise():
+            try:
+                reply = self.read_line(f"{question} [y/N] ")
+            except KeyboardInterrupt:
+                reply = None
+        if in_view:
+            self._view = self._new_view()
+        return (reply or "").strip().lower() in ("y", "yes")
+
     def copy(self, text: str) -> bool:
         """Ask the terminal to copy text (OSC 52); returns whether there is one to ask.
 
@@ -250,45 +271,3 @@ def _discard(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-
-
-def stats_lines(stats: Stats, agreement: str) -> list[str]:
-    """Summarise one answer: the four numbers, acceptance by position, where the time went."""
-    rate = stats.completion_tokens / stats.total_s if stats.total_s > 0 else 0.0
-    prefilled = stats.prompt_tokens - stats.cached_tokens
-    lines = [
-        f"{stats.mean_accepted_length:.2f} tokens per target pass, "
-        f"first token after {stats.ttft_s:.2f} s, "
-        f"{rate:.1f} tokens/s end to end",
-        f"agreement with the target alone: {agreement}",
-        f"prompt {stats.prompt_tokens} tokens ({stats.cached_tokens} cached, {prefilled} read at "
-        f"{stats.prefill_tps:.1f}/s), answer {stats.completion_tokens} tokens at "
-        f"{stats.decode_tps:.1f}/s",
-        f"early exit: {stats.early_exit}",
-    ]
-    if stats.drafted:
-        positions = " ".join(f"{share:.0%}" for share in stats.accepted_by_position)
-        lines.append(
-            f"drafted {stats.drafted}, accepted {stats.accepted} ({stats.acceptance_rate:.0%}); "
-            f"accepted by position: {positions}"
-        )
-    lines.append(
-        f"time {stats.total_s:.2f} s: first token {stats.ttft_s:.2f}, draft {stats.draft_s:.2f}, "
-        f"verify {stats.verify_s:.2f}, sampling {stats.sample_s:.2f} ({stats.rounds} passes)"
-    )
-    lines.append(f"draft {stats.draft_policy}")
-    return lines
-
-
-def agreement(stats: Stats, *, exact: bool, greedy: bool) -> str:
-    """How the answer relates to what the target alone would have written, and how that is known."""
-    if not stats.drafted:
-        return "it is the target alone, nothing was drafted"
-    if exact and greedy:
-        return "same tokens, as every pass has one width (--exact)"
-    if greedy:
-        return (
-            "same tokens but for near-ties, where passes of different width can round differently "
-            "(--exact rules that out)"
-        )
-    return "same distribution, by construction (gemmachat selftest checks it)"

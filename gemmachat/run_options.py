@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from gemmachat.ask import Form
     from gemmachat.catalog import ResolvedModel
     from gemmachat.generation import GenerationOptions
+    from gemmachat.render import Screen
     from gemmachat.sampling import SamplingParams
     from gemmachat.store import SavedChat
+    from gemmachat.tool_runner import ToolRunner
 
 LATEST = "latest"
+BUILTIN = "builtin"
+"""The value of --tools that stands for no file."""
 _LOCAL_ONLY = ("drafter", "draft", "exact", "ctx", "force", "threads", "logprobs", "grammar")
 
 
@@ -114,6 +118,33 @@ def check_model(options: GenerationOptions, model: ResolvedModel) -> None:
         raise UsageError(
             f"--draft {options.draft} needs a drafter: pass its file with --drafter PATH"
         )
+
+
+def tools(files: Sequence[str], screen: Screen, *, yes: bool) -> Callable[[], ToolRunner] | None:
+    """Return what starts the tools of --tools, which ask the user unless `yes`; None without any.
+
+    Raises `UsageError` where nobody can be asked, and `NotFoundError`.
+    """
+    if not files:
+        if yes:
+            raise UsageError("--yes goes with --tools")
+        return None
+    if not yes and not screen.can_ask:
+        raise UsageError(
+            "--tools asks before every call, and there is no terminal to ask on: --yes allows all"
+        )
+    paths = [Path(os.path.expanduser(file)) for file in files if file != BUILTIN]
+    for path in paths:
+        if not path.is_file():
+            raise NotFoundError(f"there is no file {path} with tools")
+
+    def start() -> ToolRunner:
+        from gemmachat.tool_runner import ToolRunner
+
+        ask = None if yes else lambda _call: screen.confirm("run this call?")
+        return ToolRunner(paths, confirm=ask)
+
+    return start
 
 
 def utf8(what: str, text: str | None) -> str | None:

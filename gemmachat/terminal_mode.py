@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 if sys.platform != "win32":
     import termios
@@ -19,6 +19,32 @@ def keys_held(stdin: TextIO | None) -> Iterator[None]:
 
     Ctrl-C and Ctrl-Z go on to work. Does nothing where `stdin` is no terminal.
     """
+
+    def held(mode: list[Any]) -> None:
+        mode[_INPUT] &= ~termios.ICRNL
+        mode[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
+
+    with _mode(stdin, held, when=termios.TCSANOW):
+        yield
+
+
+@contextmanager
+def keys_asked(stdin: TextIO | None) -> Iterator[None]:
+    """Forget the keys that were pressed, and show those of the block, which are read by the line.
+
+    Does nothing where `stdin` is no terminal.
+    """
+
+    def asked(mode: list[Any]) -> None:
+        mode[_INPUT] |= termios.ICRNL
+        mode[_LOCAL] |= termios.ECHO | termios.ICANON
+
+    with _mode(stdin, asked, when=termios.TCSAFLUSH):
+        yield
+
+
+@contextmanager
+def _mode(stdin: TextIO | None, change: Callable[[list[Any]], None], when: int) -> Iterator[None]:
     try:
         descriptor = stdin.fileno() if stdin is not None and stdin.isatty() else -1
         before = termios.tcgetattr(descriptor) if descriptor >= 0 else None
@@ -27,10 +53,9 @@ def keys_held(stdin: TextIO | None) -> Iterator[None]:
     if before is None:
         yield
         return
-    held = list(before)
-    held[_INPUT] &= ~termios.ICRNL
-    held[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(descriptor, termios.TCSANOW, held)
+    changed = list(before)
+    change(changed)
+    termios.tcsetattr(descriptor, when, changed)
     try:
         yield
     finally:

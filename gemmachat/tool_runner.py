@@ -34,6 +34,7 @@ _PROGRAM = (
     "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv[1]]; "
     "from gemmachat.tool_worker import main; main(sys.argv[2:])"
 )
+_STOPPED = "the user stopped this call"
 _MAX_REPLY = 1 << 24  # bytes
 _STARTUP_S = 30.0
 _POLL_S = 0.05
@@ -163,7 +164,8 @@ class ToolRunner:
             known = ", ".join(self._by_name)
             return with_error(call, f"there is no tool {call.name:.80}, only {known}")
         if self.confirm is not None and not self.confirm(call):
-            return with_error(call, "the user did not allow this call")
+            stopped = cancelled.is_set()
+            return with_error(call, _STOPPED if stopped else "the user did not allow this call")
         reply = self._reply(name, dict(call.arguments), cancelled)
         if "error" in reply:
             return with_error(call, _cut(reply["error"]))
@@ -203,7 +205,7 @@ class ToolRunner:
         try:
             return self._by_name[name].call(name, arguments, self._timeout_s, cancelled)
         except _CancelledError:
-            return {"error": "the user stopped this call"}
+            return {"error": _STOPPED}
         except _TooLongError:
             return {"error": f"{name} gave no result within {self._timeout_s:g} seconds"}
         except (OSError, ValueError, EOFError, GemmachatError):

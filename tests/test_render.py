@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from gemmachat.parse import Piece
-from gemmachat.render import Screen, agreement, stats_lines
+from gemmachat.render import Screen
 from gemmachat.stats import Stats
+from gemmachat.stats_text import agreement, stats_lines
 
 
 class Stream(io.StringIO):
