@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from gemmachat.attachment import MAX_INPUT_BYTES, attached, decode
 from gemmachat.errors import ContextFullError, UsageError
 from gemmachat.interrupt import INTERRUPTED, cancel_on_interrupt
-from gemmachat.remote_stats import FROM_SERVER, server_lines
-from gemmachat.stats_text import FOUR_NUMBERS, agreement, stats_lines
+from gemmachat.stats_text import FOUR_NUMBERS, FROM_SERVER, agreement, server_lines, stats_lines
 
 if TYPE_CHECKING:
     from gemmachat.dialogue import Dialogue

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gemmachat import cli_shared
+from gemmachat import loading
 from gemmachat.catalog import ResolvedModel, resolve
 from gemmachat.errors import NotFoundError
 from gemmachat.opening import OpenedChat
@@ -82,7 +82,7 @@ class LocalSource:
         n_ctx, exact = self.ctx or self.model.context, self.options.exact
         with ExitStack() as opened:
             engine = opened.enter_context(
-                cli_shared.open_engine(
+                loading.open_engine(
                     self.model, self.threads, n_ctx=n_ctx, exact=exact, force=self.force
                 )
             )
@@ -95,7 +95,7 @@ class LocalSource:
 
     def other(self, name: str) -> LocalSource:
         """The same with another model, and the drafter that belongs to it."""
-        return replace(self, model=cli_shared.find_model(name, None)[0], drafter=None)
+        return replace(self, model=loading.find_model(name, None)[0], drafter=None)
 
 
 @dataclass(frozen=True, slots=True)

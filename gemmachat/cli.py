@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Annotated
 
 import typer
 
-from gemmachat import cli_run, cli_shared, completion, run_options
+from gemmachat import cli_resume, cli_run, completion, loading
 from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
-from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
-from gemmachat.interrupt import INTERRUPTED
+from gemmachat.errors import UsageError
 from gemmachat.native import installed_version
+from gemmachat.outcome import exit_code_of
 from gemmachat.render import Screen
 
 app = typer.Typer(
@@ -25,36 +25,8 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error ends as one sentence."""
-    screen = Screen()
-    code, problem = _outcome(sys.argv[1:] if arguments is None else arguments, screen)
-    if problem:
-        screen.error(problem)
-    return code
-
-
-def _outcome(arguments: Sequence[str], screen: Screen) -> tuple[int, str | None]:
-    """Return the exit code and what went wrong. What a failed command held is free by then."""
-    try:
-        return _invoke(arguments, screen), None
-    except KeyboardInterrupt:
-        return INTERRUPTED, None
-    except BrokenPipeError:  # the reader has what it wanted, as in `gemmachat run ... | head`
-        screen.abandon_output()
-        return 0, None
-    except GemmachatError as error:
-        return error.exit_code, str(error)
-    except MemoryError:
-        return MemoryLimitError.exit_code, "there is not enough memory"
-    except (OSError, ImportError) as error:
-        screen.abandon_output()
-        return GemmachatError.exit_code, _failure(error)
-
-
-def _failure(error: OSError | ImportError) -> str:
-    if isinstance(error, ImportError):
-        return f"gemmachat cannot be loaded: reinstall it ({error})"
-    what = "reading or writing" if error.filename is None else f"access to {error.filename}"
-    return f"{what} failed: {error.strerror or error}"
+    words = sys.argv[1:] if arguments is None else arguments
+    return exit_code_of(partial(_invoke, words))
 
 
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:
@@ -65,7 +37,7 @@ def _invoke(arguments: Sequence[str], screen: Screen) -> int:
         code, lines = completion.answer(command.main)
         screen.result(*lines)
         return code
-    words = run_options.with_resume_value(arguments)
+    words = cli_resume.with_resume_value(arguments)
     try:
         with command.make_context("gemmachat", words, obj=screen) as context:
             command.invoke(context)
@@ -105,7 +77,7 @@ def doctor(
     """Show what gemmachat runs on, and what makes a model fast here."""
     from gemmachat.doctor import examine
 
-    report = examine(cli_shared.find_model(model, drafter)[0])
+    report = examine(loading.find_model(model, drafter)[0])
     screen: Screen = context.obj
     if as_json:
         screen.json(report.as_dict())
@@ -133,11 +105,11 @@ def selftest(
     """
     from gemmachat.selftest import run_selftest
 
-    resolved, _ = cli_shared.find_model(model, drafter)
+    resolved, _ = loading.find_model(model, drafter)
     if resolved.drafter is None:
         raise UsageError("a self-test compares drafting with not drafting: pass --drafter PATH")
     screen: Screen = context.obj
-    with cli_shared.open_engine(resolved, threads) as engine:
+    with loading.open_engine(resolved, threads) as engine:
         report = run_selftest(engine, resolved.name, screen.progress)
     screen.progress("")
     if as_json:

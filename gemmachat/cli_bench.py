@@ -9,22 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gemmachat import cli_shared
+from gemmachat import loading
 from gemmachat.bench_sweep import Sweep, parse_sweep
 from gemmachat.catalog import ResolvedModel
-from gemmachat.cli_shared import (
-    Draft,
-    Drafter,
-    JsonReport,
-    Model,
-    Threads,
-    draft_policy,
-    plain_number,
-)
+from gemmachat.cli_shared import Draft, Drafter, JsonReport, Model, Threads
 from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import INTERRUPTED, on_interrupt
 from gemmachat.native_structs import MAX_DRAFT
+from gemmachat.typed_values import draft_policy, plain_number
 from gemmachat.processors import default_threads
 from gemmachat.render import Screen
 from gemmachat.sampling import MAX_SEED, SamplingParams
@@ -107,7 +100,7 @@ def bench(
     whether greedy texts agree with the target alone. Ctrl-C prints what is done by then.
     """
     screen: Screen = context.obj
-    resolved, _ = cli_shared.find_model(model, drafter)
+    resolved, _ = loading.find_model(model, drafter)
     policy = _compared(draft, resolved)
     temperatures = _temperatures(temperature)
     swept = None if sweep is None else parse_sweep(sweep)
@@ -230,7 +223,7 @@ def _open_sides(
     from gemmachat.bench import Side
 
     def open_engine(threads: int | None) -> Engine:
-        return stack.enter_context(cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact))
+        return stack.enter_context(loading.open_engine(model, threads, n_ctx=n_ctx, exact=exact))
 
     if swept is not None and swept.what == "threads":
         return tuple(

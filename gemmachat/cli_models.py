@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmachat import cli_shared
+from gemmachat import loading
 from gemmachat.aliases import read_aliases
 from gemmachat.catalog import (
     DEFAULT_MODEL,
@@ -94,7 +94,7 @@ def show(
     if entry is not None and entry.quants and not unit_folders(open_shelf(), reference):
         facts = describe_entry(entry, str(model))
     else:
-        resolved, _ = cli_shared.find_model(model, drafter)
+        resolved, _ = loading.find_model(model, drafter)
         entry = load_catalog().get(resolved.name.partition(":")[0])
         facts = describe(resolved, entry)
     screen: Screen = context.obj

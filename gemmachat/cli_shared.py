@@ -1,21 +1,14 @@
-"""What several commands share: options, and the loading of a model."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from gemmachat.catalog import ResolvedModel, resolve, resolve_default
 from gemmachat.completion import complete_known
-from gemmachat.errors import UsageError
-from gemmachat.interrupt import exit_on_interrupt
 from gemmachat.native_structs import MAX_DRAFT
 from gemmachat.processors import MAX_THREADS
-
-if TYPE_CHECKING:
-    from gemmachat.engine import Engine
-    from gemmachat.session import DraftPolicy
 
 KnownModel = Annotated[
     str | None,
@@ -45,45 +38,3 @@ Draft = Annotated[
     ),
 ]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
-
-def find_model(name: str | None, drafter: str | None) -> tuple[ResolvedModel, str | None]:
-    """Return the files of a MODEL, or of the default one with what to tell about it."""
-    return resolve_default(drafter) if name is None else (resolve(name, drafter), None)
-
-
-def open_engine(
-    model: ResolvedModel,
-    threads: int | None = None,
-    *,
-    n_ctx: int | None = None,
-    exact: bool = False,
-    force: bool = False,
-) -> Engine:
-    """Load a pair for sessions of `n_ctx` tokens. Tests put one without weights in its place."""
-    from gemmachat.engine import Engine
-
-    with exit_on_interrupt():
-        return Engine.load(
-            model.target, model.drafter, threads=threads, n_ctx=n_ctx, exact=exact, force=force
-        )
-
-
-def draft_policy(text: str) -> DraftPolicy:
-    """Return what --draft asks for. Raises `UsageError`."""
-    if text == "auto":
-        return "auto"
-    if text == "off":
-        return "off"
-    if text in map(str, range(1, MAX_DRAFT + 1)):
-        return int(text)
-    raise UsageError(
-        f"--draft must be auto, off or a number from 1 to {MAX_DRAFT}, not {text[:40]!r}"
-    )
-
-
-def plain_number(text: str) -> str:
-    """Return the text; `ValueError` where Python reads a number that nobody else does: 5_0."""
-    if "_" in text or not text.isascii():
-        raise ValueError
-    return text

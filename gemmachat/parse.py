@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gemmachat.tool_calls import QUOTE
-from gemmachat.vocab import find_control
 
 if TYPE_CHECKING:
     from gemmachat.vocab import Vocab
@@ -40,6 +39,8 @@ class Marks(NamedTuple):
     @classmethod
     def of(cls, vocab: Vocab) -> Marks:
         """Look the marks up in `vocab`."""
+        from gemmachat.vocab import find_control
+
         spellings = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", QUOTE)
         return cls(*(find_control(vocab, spelling) for spelling in spellings))
 

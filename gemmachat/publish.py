@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sys
 from pathlib import Path
 from typing import BinaryIO
@@ -20,7 +19,7 @@ def publish(path: Path, data: bytes) -> None:
     It is flushed to the disk first, so that neither a full disk nor a crash leaves a part of it
     there. Raises `OSError`, and then leaves what was there before.
     """
-    part = path.with_name(f".{path.name}-{secrets.token_hex(4)}.part")
+    part = path.with_name(f".{path.name}-{os.urandom(4).hex()}.part")
     try:
         with _open(part) as file:
             file.write(data)

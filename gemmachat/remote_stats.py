@@ -8,9 +8,7 @@ from typing import Any
 
 from gemmachat.remote_reply import count, figure
 from gemmachat.stats import Stats
-
-FROM_SERVER = "by the server"
-"""The draft policy of an answer that came from a server."""
+from gemmachat.stats_text import FROM_SERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +54,3 @@ def server_stats(usage: Mapping[str, Any], timings: Mapping[str, Any], clock: Cl
         mean_accepted_length=completion / rounds if rounds > 0 else 0.0,
         draft_policy=FROM_SERVER,
     )
-
-
-def server_lines(stats: Stats) -> list[str]:
-    """Summarise one answer of a server, with no word on what it does not report."""
-    rate = stats.completion_tokens / stats.total_s if stats.total_s > 0 else 0.0
-    first = f"first token after {stats.ttft_s:.2f} s, {stats.total_s:.2f} s in all"
-    if not stats.completion_tokens:
-        return [first, "the server reports no figures of its own"]
-    lines = [f"{first}, {rate:.1f} tokens/s end to end"]
-    read = f" at {stats.prefill_tps:.1f}/s" if stats.prefill_tps else ""
-    lines.append(
-        f"prompt {stats.prompt_tokens} tokens ({stats.cached_tokens} cached){read}, answer "
-        f"{stats.completion_tokens} tokens at {stats.decode_tps:.1f}/s"
-    )
-    if stats.drafted:
-        lines.append(
-            f"drafted {stats.drafted}, accepted {stats.accepted} ({stats.acceptance_rate:.0%})"
-        )
-    return lines

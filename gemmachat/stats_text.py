@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from gemmachat.stats import Stats
 
 FOUR_NUMBERS = 2  # lines of `stats_lines` that hold them
+FROM_SERVER = "by the server"
+"""The draft policy of an answer that came from a server."""
 
 
 def stats_lines(stats: Stats, agreement: str) -> list[str]:
@@ -50,3 +52,22 @@ def agreement(stats: Stats, *, exact: bool, greedy: bool) -> str:
             "(--exact rules that out)"
         )
     return "same distribution, by construction (gemmachat selftest checks it)"
+
+
+def server_lines(stats: Stats) -> list[str]:
+    """Summarise one answer of a server, with no word on what it does not report."""
+    rate = stats.completion_tokens / stats.total_s if stats.total_s > 0 else 0.0
+    first = f"first token after {stats.ttft_s:.2f} s, {stats.total_s:.2f} s in all"
+    if not stats.completion_tokens:
+        return [first, "the server reports no figures of its own"]
+    lines = [f"{first}, {rate:.1f} tokens/s end to end"]
+    read = f" at {stats.prefill_tps:.1f}/s" if stats.prefill_tps else ""
+    lines.append(
+        f"prompt {stats.prompt_tokens} tokens ({stats.cached_tokens} cached){read}, answer "
+        f"{stats.completion_tokens} tokens at {stats.decode_tps:.1f}/s"
+    )
+    if stats.drafted:
+        lines.append(
+            f"drafted {stats.drafted}, accepted {stats.accepted} ({stats.acceptance_rate:.0%})"
+        )
+    return lines

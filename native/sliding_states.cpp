@@ -8,6 +8,7 @@ namespace gc {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{256} << 20;  // of all states of a session
+constexpr size_t kMaxStates = 64;
 constexpr llama_state_seq_flags kFlags = LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY;
 
 }  // namespace
@@ -20,21 +21,38 @@ void SlidingStates::save(llama_context *context, int32_t n_cached) {
     if (known || n_cached == 0 || size > kMaxBytes) {
         return;
     }
-    while (n_bytes_ + size > kMaxBytes) {
-        n_bytes_ -= states_.back().cells.size();
-        states_.pop_back();
+    while (n_bytes_ + size > kMaxBytes || states_.size() >= kMaxStates) {
+        drop(std::prev(states_.end()));
     }
     State state{llama_memory_seq_pos_min(llama_get_memory(context), 0), n_cached,
                 std::vector<uint8_t>(size)};
     if (llama_state_seq_get_data_ext(context, state.cells.data(), size, 0, kFlags) == size) {
         states_.push_front(std::move(state));
         n_bytes_ += size;
+        drop_useless();
     }
 }
 
 void SlidingStates::cut(int32_t n_keep) {
     for (State &state : states_) {
         state.n_valid = std::min(state.n_valid, n_keep);
+    }
+    drop_useless();
+}
+
+std::list<SlidingStates::State>::iterator SlidingStates::drop(std::list<State>::iterator state) {
+    n_bytes_ -= state->cells.size();
+    return states_.erase(state);
+}
+
+void SlidingStates::drop_useless() {
+    for (auto state = states_.begin(); state != states_.end();) {
+        const bool serves = suffices(state->oldest, state->n_valid);
+        const bool surpassed = std::any_of(states_.begin(), states_.end(), [&](const State &other) {
+            return &other != &*state && other.oldest <= state->oldest &&
+                   other.n_valid >= state->n_valid;
+        });
+        state = serves && !surpassed ? std::next(state) : drop(state);
     }
 }
 

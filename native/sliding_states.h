@@ -37,6 +37,10 @@ private:
         std::vector<uint8_t> cells;
     };
 
+    std::list<State>::iterator drop(std::list<State>::iterator state);
+    // Drops the states that serve no position, or none that another one does not serve as well.
+    void drop_useless();
+
     const int32_t window_;
     size_t n_bytes_ = 0;
     std::list<State> states_;  // last used first

@@ -15,7 +15,7 @@ import pytest
 from fakes import FakeEngine
 from hub_settings import hf_cache, hub, offline, stand_in  # noqa: F401
 
-from gemmachat import cli, cli_shared
+from gemmachat import cli, loading
 from gemmachat.catalog import ResolvedModel
 
 # Programs that tests start leave nothing in the user's folders and find nothing there.
@@ -84,7 +84,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
             engine.opened.append((model, threads))
             return engine
 
-        monkeypatch.setattr(cli_shared, "open_engine", open_engine)
+        monkeypatch.setattr(loading, "open_engine", open_engine)
         monkeypatch.setattr(sys, "stdin", Stdin(stdin or b"", terminal=stdin is None))
         code = cli.main(arguments)
         return Finished(code, *capsys.readouterr())

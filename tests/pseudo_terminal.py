@@ -17,11 +17,11 @@ ENGINE = """
 import sys
 sys.path.insert(0, {tests!r})
 from fakes import FakeEngine
-from gemmachat import cli, cli_shared
+from gemmachat import cli, loading
 engine = FakeEngine({answers})
 engine.hang_at = {hang_at}
 engine.pause_s = {pause_s}
-cli_shared.open_engine = lambda model, threads=None, **memory: engine
+loading.open_engine = lambda model, threads=None, **memory: engine
 sys.exit(cli.main())
 """
 _PATIENCE_S = 60.0

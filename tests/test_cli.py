@@ -415,8 +415,8 @@ CHILD = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from fakes import FakeEngine
-from gemmachat import cli, cli_shared
-cli_shared.open_engine = lambda model, threads=None, **memory: FakeEngine("long answer " * 20000)
+from gemmachat import cli, loading
+loading.open_engine = lambda model, threads=None, **memory: FakeEngine("long answer " * 20000)
 sys.exit(cli.main())
 """
 

@@ -1,0 +1,212 @@
+"""What `gemmachat run` is asked for, and how that is done: a chat, or the answer to a question.
+
+Apart from the command line, whose library takes longer to import than all else before the prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gemmachat import loading, run_options
+from gemmachat.catalog import ResolvedModel, looks_like_model
+from gemmachat.errors import NotFoundError, UsageError
+from gemmachat.sampling import SamplingParams
+from gemmachat.typed_values import draft_policy
+
+if TYPE_CHECKING:
+    from gemmachat.chat_source import Source
+    from gemmachat.generation import GenerationOptions
+    from gemmachat.render import Screen
+    from gemmachat.store import SavedChat
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """The arguments and options of `gemmachat run` by their names, with their defaults."""
+
+    first: str | None = None
+    """MODEL, or PROMPT where it is the only argument and no known model."""
+    second: str | None = None
+    drafter: str | None = None
+    draft: str = "auto"
+    exact: bool = False
+    temperature: float | None = None
+    top_k: int = 64
+    top_p: float = 0.95
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Sequence[str] | None = None
+    min_tokens: int = 0
+    stop: Sequence[str] | None = None
+    json_schema: Path | None = None
+    json_object: bool = False
+    grammar: Path | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    system: str | None = None
+    system_file: str | None = None
+    think: bool = False
+    thought_budget: int | None = None
+    tools: Sequence[str] | None = None
+    yes: bool = False
+    file: Sequence[str] | None = None
+    no_save: bool = False
+    base_url: str | None = None
+    model: str | None = None
+    ctx: int | None = None
+    force: bool = False
+    threads: int | None = None
+    plain: bool = False
+    stats: bool = False
+    logprobs: int = 0
+    as_json: bool = False
+    json_lines: bool = False
+
+
+def plain_chat(arguments: Sequence[str]) -> RunRequest | None:
+    """The request of a command line without options, `run` or `run MODEL`; None of any other."""
+    if list(arguments) == ["run"]:
+        return RunRequest()
+    if len(arguments) == 2 and arguments[0] == "run" and not arguments[1].startswith("-"):
+        return RunRequest(first=arguments[1])
+    return None
+
+
+def execute(
+    request: RunRequest,
+    screen: Screen,
+    *,
+    here: Collection[str] = (),
+    given: Collection[str] = (),
+    resumed: SavedChat | None = None,
+) -> int:
+    """Do what is asked for and return the exit code. Raises what any part of it raises.
+
+    `given` names the options that were given, `here` those of the command line alone, without those
+    that come from `resumed`, a chat that goes on.
+    """
+    from gemmachat.ask import read_question
+    from gemmachat.saving import Saving
+    from gemmachat.settings import chats_file
+    from gemmachat.store import Store
+
+    name, prompt = _model_and_prompt(request, remote="base_url" in here)
+    here_only = run_options.stays_here(request.base_url, request.model, name, here)
+    base_url = None if here_only else request.base_url
+    prompt = run_options.utf8("the PROMPT", prompt)
+    found, hint = None, None
+    if base_url is None:
+        found, hint = _find(name, request.drafter, resumed)
+    options = _generation_options(request, found, resumed)
+    form = run_options.form(request.as_json, request.json_lines)
+    run_options.check(options, form)
+    source = _source(request, found, base_url, options, screen, given)
+    question = read_question(prompt, request.file or ())
+    if question is None and form != "text":
+        raise UsageError(f"--{form} answers one PROMPT: give one, or pipe some text in")
+    if hint is not None:
+        screen.note(hint)
+    screen.display.markdown = not request.plain
+    saving = Saving(None if request.no_save else Store(chats_file(), screen.note), resumed)
+    if question is not None:
+        from gemmachat.one_answer import answer_one
+
+        return answer_one(source, screen, saving, question, form, stats=request.stats)
+    from gemmachat.terminal_chat import run_chat
+
+    run_chat(source, screen, saving, stats=request.stats)
+    return 0
+
+
+def _model_and_prompt(request: RunRequest, *, remote: bool) -> tuple[str | None, str | None]:
+    first, second = request.first, request.second
+    if first is None or second is not None:
+        return first, second
+    return (first, None) if looks_like_model(first) and not remote else (None, first)
+
+
+def _find(
+    name: str | None, drafter: str | None, resumed: SavedChat | None
+) -> tuple[ResolvedModel, str | None]:
+    if name is not None or resumed is None:
+        return loading.find_model(name, drafter)
+    try:
+        return loading.find_model(run_options.model_of(resumed), drafter)
+    except NotFoundError as error:
+        raise run_options.explained(error, resumed) from error
+
+
+def _generation_options(
+    request: RunRequest, model: ResolvedModel | None, resumed: SavedChat | None
+) -> GenerationOptions:
+    """Return what answers begin with; `model` is None where a server has it."""
+    from gemmachat.generation import GenerationOptions
+
+    temperature = request.temperature
+    if temperature is None:
+        temperature = 1.0 if model is None or model.temperature is None else model.temperature
+    run_options.check_one_form(request.json_schema, request.json_object, request.grammar)
+    grammar = None
+    if model is not None:
+        grammar = run_options.grammar_text(
+            request.json_schema, request.json_object, request.grammar
+        ) or run_options.saved_grammar(resumed)
+    return GenerationOptions(
+        sampling=SamplingParams(
+            temperature=temperature,
+            top_k=request.top_k,
+            top_p=request.top_p,
+            min_p=request.min_p,
+            typical_p=request.typical_p,
+            seed=request.seed,
+            logit_bias=tuple(map(run_options.bias, request.logit_bias or ())),
+            repeat_penalty=request.repeat_penalty,
+            repeat_last_n=request.repeat_last_n,
+            presence_penalty=request.presence_penalty,
+            frequency_penalty=request.frequency_penalty,
+            min_tokens=request.min_tokens,
+            logprobs=request.logprobs,
+            grammar=grammar,
+        ),
+        draft=draft_policy(request.draft),
+        max_tokens=request.max_tokens,
+        exact=request.exact,
+        stop=tuple(run_options.utf8("--stop", text) or "" for text in request.stop or ()),
+        think=request.think,
+        thought_budget=request.thought_budget,
+    )
+
+
+def _source(
+    request: RunRequest,
+    model: ResolvedModel | None,
+    base_url: str | None,
+    options: GenerationOptions,
+    screen: Screen,
+    given: Collection[str],
+) -> Source:
+    from gemmachat.chat_source import LocalSource, RemoteSource
+
+    system = run_options.system_prompt(request.system, request.system_file)
+    tools = run_options.tools(request.tools or (), screen, yes=request.yes)
+    if model is None:
+        extra = run_options.response_format(request.json_schema, request.json_object)
+        return RemoteSource.of(base_url or "", request.model, options, system, given, extra, tools)
+    run_options.check_model(options, model)
+    return LocalSource(
+        model,
+        options,
+        system,
+        request.threads,
+        request.ctx,
+        request.force,
+        request.drafter,
+        tools,
+    )
