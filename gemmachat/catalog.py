@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import sys
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from gemmachat import settings
 from gemmachat.aliases import read_aliases
 from gemmachat.catalog_entry import CatalogEntry, parse_entry
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
-from gemmachat.files import read_small
+from gemmachat.files import FileState, read_small
 from gemmachat.reference import HostedModel, LocalModel, NamedModel, parse_reference
 from gemmachat.shelf import Shelf, Unit
 
@@ -58,9 +59,10 @@ def user_catalog_path() -> Path | None:
 
 
 def load_catalog(path: Path | None = None) -> dict[str, CatalogEntry]:
-    """Read and validate a catalog: without `path` the shipped one and the user's, who has the say.
+    """Return a valid catalog: without `path` the shipped one and the user's, who has the say.
 
-    Raises `NotFoundError`, or `DamagedFileError` that names the entry and what is wrong with it.
+    A file is read once for all callers, and again when it has changed. Raises `NotFoundError`, or
+    `DamagedFileError` that names the entry and what is wrong with it.
     """
     if path is not None:
         return _read_catalog(path)
@@ -77,9 +79,15 @@ def load_catalog(path: Path | None = None) -> dict[str, CatalogEntry]:
 
 def _read_catalog(path: Path) -> dict[str, CatalogEntry]:
     try:
-        tables = tomllib.loads(read_small(path, _MAX_BYTES).decode("utf-8"))
+        return dict(_parsed_catalog(path, FileState.of(path)))
     except FileNotFoundError:
         raise NotFoundError(f"the model catalog {path} is missing: reinstall gemmachat") from None
+
+
+@lru_cache(maxsize=4)
+def _parsed_catalog(path: Path, _state: FileState) -> dict[str, CatalogEntry]:
+    try:
+        tables = tomllib.loads(read_small(path, _MAX_BYTES).decode("utf-8"))
     except (ValueError, RecursionError) as error:  # of UTF-8 and of endless numbers too
         raise DamagedFileError(f"{path} is not valid TOML: {error}") from error
     return {name: parse_entry(path, name, table) for name, table in tables.items()}

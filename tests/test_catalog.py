@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import Command
 from small_models import shelve
 
 from gemmachat import catalog
@@ -12,6 +13,7 @@ from gemmachat.aliases import set_alias
 from gemmachat.catalog import load_catalog, looks_like_model, resolve, resolve_default
 from gemmachat.catalog_entry import CatalogEntry
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
+from gemmachat.files import read_small
 from gemmachat.source import HubCheckpoint, HubPath
 
 EMBEDDED = """
@@ -198,6 +200,29 @@ def test_users_own_models_join_the_catalog_and_have_the_say(models: Path, tmp_pa
     own.write_text("[x")
     with pytest.raises(DamagedFileError, match=f"{own} is not valid TOML"):
         load_catalog()
+
+
+def test_catalog_is_read_once_until_it_changes(
+    command: Command, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "config" / "gemmachat" / "models.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(HOSTED)
+    reads: list[Path] = []
+
+    def counted(path: Path, limit: int) -> bytes:
+        reads.append(path)
+        return read_small(path, limit)
+
+    monkeypatch.setattr(catalog, "read_small", counted)
+    assert command("run", "mine", "hi").code == 3
+    assert command("run", "mine").code == 3
+    assert reads.count(own) == 1
+    own.write_text(HOSTED.replace("mine", "other"))
+    assert "gemmachat pull other" in command("run", "other", "hi").err
+    assert reads.count(own) == 2
+    load_catalog().clear()
+    assert "other" in load_catalog()
 
 
 # ---- what MODEL means ----------------------------------------------------------------------------
