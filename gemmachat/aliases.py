@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
+from gemmachat.errors import DamagedFileError, GemmachatError, NotFoundError, UsageError
 from gemmachat.file_lock import locked
 from gemmachat.files import open_regular
 from gemmachat.publish import publish
@@ -15,13 +15,18 @@ _MAX_BYTES = 1 << 16
 
 
 def read_aliases(models: Path) -> dict[str, str]:
-    """Return what every alias of a models folder stands for; raises `DamagedFileError`."""
+    """Return what every alias of a models folder stands for.
+
+    Raises `DamagedFileError`, `GemmachatError` where they cannot be read.
+    """
     path = models / ALIASES
     try:
         with open_regular(path) as file:
             data = file.read(_MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as error:
+        raise GemmachatError(f"{path} cannot be read: {error.strerror or error}") from error
     try:
         value = json.loads(data) if len(data) <= _MAX_BYTES else None
     except (ValueError, RecursionError):

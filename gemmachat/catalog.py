@@ -99,7 +99,7 @@ def open_shelf() -> Shelf:
 
 
 def known_aliases() -> dict[str, str]:
-    """Return what every alias stands for."""
+    """Return what every alias stands for. Raises as `read_aliases` does."""
     try:
         return read_aliases(settings.models_folder())
     except NotFoundError:  # a user without a home
@@ -112,7 +112,8 @@ def meaning(text: str) -> NamedModel | HostedModel | LocalModel | None:
 
 
 def _without_alias(text: str) -> str:
-    return known_aliases().get(text, text)
+    """The catalog has the say: a name that came into it later means its model, not the alias's."""
+    return text if text in load_catalog() else known_aliases().get(text, text)
 
 
 def looks_like_model(text: str) -> bool:

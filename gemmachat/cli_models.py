@@ -56,7 +56,11 @@ def list_models(context: typer.Context, as_json: JsonReport = False) -> None:
     screen: Screen = context.obj
     shelf = open_shelf()
     units, problems = shelf.units()
-    aliases = read_aliases(shelf.models)
+    try:
+        aliases = read_aliases(shelf.models)
+    except GemmachatError as error:
+        aliases = {}
+        problems.append(error)
     models = [listed_unit(unit, aliases) for unit in units]
     models.append(listed_embedded(resolve(DEFAULT_MODEL)))
     if as_json:

@@ -94,6 +94,27 @@ def test_damaged_models_are_listed_as_such_and_hide_no_others(
     assert json.loads(command("list", "--json").out)["problems"] != []
 
 
+def test_aliases_that_cannot_be_used_hide_no_model(command: Command, models: Path) -> None:
+    shelve(models, "e2b", "Q4_0")
+    bad = models / "bad.gguf"
+    bad.write_bytes(b"GGUF")
+    aliases = models / "aliases.json"
+    aliases.write_text(json.dumps({"tiny": str(bad), "fast": str(bad), "gone": "hf:"}))
+    listing = command("list")
+    assert (listing.code, listing.err) == (0, "")
+    assert [line.split()[0] for line in listing.out.splitlines()] == ["NAME", "e2b:q4_0", "tiny"]
+    for damage in ("{", '{"../x": "e2b"}'):
+        aliases.write_text(damage)
+        again = command("list")
+        assert (again.code, again.out) == (0, listing.out)
+        assert "aliases.json are damaged" in again.err
+    aliases.unlink()
+    aliases.mkdir()
+    assert command("list").out == listing.out
+    (problem,) = json.loads(command("list", "--json").out)["problems"]
+    assert problem == f"{aliases} cannot be read: not a regular file"
+
+
 # ---- show ----------------------------------------------------------------------------------------
 
 
@@ -423,6 +444,26 @@ def test_aliases_that_make_no_sense_are_refused(
     assert (done.code, done.out) == (code, "")
     assert said in done.err
     assert command("alias").out == ""
+
+
+def test_alias_shadows_no_model_of_the_catalog(
+    command: Command, models: Path, tmp_path: Path
+) -> None:
+    command("alias", "fast", str(TARGET))
+    own = tmp_path / "config" / "gemmachat" / "models.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(
+        '[fast]\ndescription = "mine"\ncontext = 64\n'
+        'quants.Q8_0 = { repo = "me/mine", file = "mine.gguf" }\n'
+    )
+    assert "gemmachat pull fast" in command("run", "fast", "hi").err
+    done = command("alias", "fast", str(TARGET))
+    assert done.code == 2
+    assert done.err == "error: fast is the name of a model: choose another one\n"
+    (models / "aliases.json").write_text(json.dumps({"tiny": str(DRAFTER)}))
+    engine = FakeEngine()
+    assert command("run", "tiny", "hi", engine=engine).code == 0
+    assert engine.opened[0][0].target == TARGET
 
 
 def test_more_aliases_than_are_read_are_refused(command: Command, models: Path) -> None:
