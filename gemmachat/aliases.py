@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 from gemmachat.errors import DamagedFileError, GemmachatError, NotFoundError, UsageError
 from gemmachat.file_lock import locked
 from gemmachat.files import open_regular
 from gemmachat.publish import publish
-from gemmachat.reference import ALIASES, is_model_name
+from gemmachat.reference import (
+    ALIASES,
+    HostedModel,
+    LocalModel,
+    NamedModel,
+    is_model_name,
+    parse_reference,
+)
 
 _MAX_BYTES = 1 << 16
 
@@ -38,6 +46,14 @@ def read_aliases(models: Path) -> dict[str, str]:
     return value
 
 
+def alias_reference(model: str) -> NamedModel | HostedModel | LocalModel | None:
+    """Return what an alias refers to; None if that can be no model, as in a file edited by hand."""
+    try:
+        return parse_reference(model)
+    except UsageError:
+        return None
+
+
 def set_alias(models: Path, name: str, model: str) -> None:
     """Make an alias stand for a model. Raises `OSError`."""
     models.mkdir(parents=True, exist_ok=True)
@@ -49,8 +65,13 @@ def remove_alias(models: Path, name: str) -> None:
     """Forget an alias. Raises `NotFoundError` if there is none of this name, `OSError`."""
     if name not in read_aliases(models):
         raise NotFoundError(f"there is no alias {name[:100]!r}: gemmachat alias lists them")
+    remove_aliases(models, [name])
+
+
+def remove_aliases(models: Path, names: Collection[str]) -> None:
+    """Forget those aliases of these names that there are. Raises `OSError`."""
     with locked(models / ALIASES, _wait):
-        _write(models, {key: to for key, to in read_aliases(models).items() if key != name})
+        _write(models, {key: to for key, to in read_aliases(models).items() if key not in names})
 
 
 def _write(models: Path, aliases: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gemmachat import settings
-from gemmachat.aliases import read_aliases
+from gemmachat.aliases import alias_reference, read_aliases
 from gemmachat.catalog_entry import CatalogEntry, parse_entry
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
 from gemmachat.files import FileState, read_small
@@ -174,13 +174,13 @@ def _resolve(text: str) -> ResolvedModel:
     meant = _without_alias(text)
     reference = parse_reference(meant)
     if isinstance(reference, HostedModel):
-        return _pulled(text, reference.name, reference.quant, reference.file)
+        return _pulled(text, reference)
     if isinstance(reference, NamedModel):
         entry = load_catalog().get(reference.name)
         if entry is not None and entry.embedded is not None:
             return _embedded(entry, reference.quant)
         if entry is not None or _is_on_shelf(reference.name):
-            return _pulled(text, reference.name, reference.quant)
+            return _pulled(text, reference)
     return _local(reference.path if isinstance(reference, LocalModel) else meant)
 
 
@@ -199,11 +199,14 @@ def _embedded(entry: CatalogEntry, quant: str | None) -> ResolvedModel:
     return ResolvedModel(entry.name, target, drafter, entry.context, entry.temperature)
 
 
-def _pulled(text: str, name: str, quant: str | None, file: str | None = None) -> ResolvedModel:
-    unit = open_shelf().find(name, quant)
+def _pulled(text: str, reference: NamedModel | HostedModel) -> ResolvedModel:
+    unit = open_shelf().find(reference.name, reference.quant)
+    file = reference.file if isinstance(reference, HostedModel) else None
     if unit is None or (file is not None and unit.manifest.target.path != file):
+        if isinstance(reference, NamedModel) and not _in_catalog(reference):
+            raise unknown_model(_without_alias(text))
         raise NotFoundError(f"{text} is known and not here yet: gemmachat pull {text}")
-    entry = load_catalog().get(name)
+    entry = load_catalog().get(reference.name)
     missing = [path for path in (unit.target, unit.drafter) if path and not path.exists()]
     if missing:
         again = f"gemmachat pull {text} gets it again, " if unit.manifest.target.repo else ""
@@ -237,9 +240,26 @@ def unknown_model(name: str) -> NotFoundError:
 
 
 def known_names() -> list[str]:
-    """Return every name of a model: catalog, shelf, aliases."""
-    on_shelf = [unit.reference for unit in _units()]
-    return list(dict.fromkeys([*load_catalog(), *on_shelf, *known_aliases()]))
+    """Return every name of a model: catalog, shelf, aliases that lead somewhere."""
+    units = _units()
+    here = {name for unit in units for name in (unit.manifest.name, unit.reference)}
+    aliases = [alias for alias, model in known_aliases().items() if _leads_somewhere(model, here)]
+    return list(dict.fromkeys([*load_catalog(), *(unit.reference for unit in units), *aliases]))
+
+
+def _leads_somewhere(model: str, here: set[str]) -> bool:
+    """Whether what an alias stands for is here or can be pulled."""
+    reference = alias_reference(model)
+    if isinstance(reference, NamedModel):
+        return str(reference) in here or _in_catalog(reference)
+    if isinstance(reference, LocalModel):
+        return _find(reference.path) is not None
+    return reference is not None
+
+
+def _in_catalog(reference: NamedModel) -> bool:
+    entry = load_catalog().get(reference.name)
+    return entry is not None and reference.quant in (None, *entry.quants)
 
 
 def _units() -> list[Unit]:

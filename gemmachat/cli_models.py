@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmachat import cli_shared
-from gemmachat.aliases import read_aliases
+from gemmachat.aliases import read_aliases, remove_aliases
 from gemmachat.catalog import (
     DEFAULT_MODEL,
     known_aliases,
@@ -24,14 +24,15 @@ from gemmachat.catalog import (
 from gemmachat.cli_shared import Drafter, JsonReport, Model
 from gemmachat.completion import complete_here
 from gemmachat.errors import DamagedFileError, GemmachatError, UsageError
-from gemmachat.named_units import named_units, only_folder, unit_folders
+from gemmachat.named_units import aliases_of, named_units, only_folder, unit_folders
 from gemmachat.reference import NamedModel
 from gemmachat.table import size_text
 
 if TYPE_CHECKING:
     from gemmachat.render import Screen
-    from gemmachat.shelf import Unit
+    from gemmachat.shelf import Shelf, Unit
     from gemmachat.shelf_check import FileCheck
+    from gemmachat.shelf_cleanup import Removal
 
 ModelHere = Annotated[
     list[str],
@@ -114,30 +115,45 @@ def rm(
     yes: Yes = False,
     as_json: JsonReport = False,
 ) -> None:
-    """Remove models: target and drafter together."""
-    from gemmachat.shelf_cleanup import remove
-
+    """Remove models: target and drafter together, and the aliases that lead to them alone."""
     screen: Screen = context.obj
     shelf = open_shelf()
     folders = list(dict.fromkeys(only_folder(shelf, text) for text in models))
     names = [f"{folder.parent.name}:{folder.name}" for folder in folders]
     sizes = size_text(sum(file.lstat().st_size for part in folders for file in part.iterdir()))
     _ask(screen, f"remove {', '.join(names)} ({sizes})?", yes)
-    removed = [(name, remove(folder)) for name, folder in zip(names, folders, strict=True)]
+    removed = [(name, *_remove(shelf, folder)) for name, folder in zip(names, folders, strict=True)]
     if as_json:
         screen.json(
             {
                 "removed": [
-                    {"model": name, "bytes": removal.nbytes, "left": list(map(str, removal.left))}
-                    for name, removal in removed
+                    {
+                        "model": name,
+                        "bytes": removal.nbytes,
+                        "aliases": aliases,
+                        "left": list(map(str, removal.left)),
+                    }
+                    for name, removal, aliases in removed
                 ]
             }
         )
         return
-    for name, removal in removed:
+    for name, removal, aliases in removed:
         screen.result(f"removed {name}, {size_text(removal.nbytes)}")
+        screen.result(*(f"removed {alias}, an alias of it" for alias in aliases))
         if removal.left:
             screen.note(f"left what gemmachat did not make: {', '.join(map(str, removal.left))}")
+
+
+def _remove(shelf: Shelf, folder: Path) -> tuple[Removal, list[str]]:
+    """Remove a unit and the aliases that would lead nowhere without it."""
+    from gemmachat.shelf_cleanup import remove
+
+    aliases = aliases_of(shelf, folder)
+    removal = remove(folder)
+    if aliases:
+        remove_aliases(shelf.models, aliases)
+    return removal, aliases
 
 
 def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonReport = False) -> None:

@@ -212,7 +212,7 @@ def test_rm_where_nobody_can_be_asked_needs_yes(command: Command, models: Path) 
     assert unit.target.exists()
     done = command("rm", "e2b", "--yes", "--json", stdin=b"")
     assert json.loads(done.out)["removed"] == [
-        {"model": "e2b:q4_0", "bytes": unit.nbytes, "left": []}
+        {"model": "e2b:q4_0", "bytes": unit.nbytes, "aliases": [], "left": []}
     ]
     assert not unit.folder.exists()
 
@@ -250,7 +250,43 @@ def test_model_that_is_named_twice_is_taken_once(command: Command, models: Path)
     twice = ("e2b", "e2b:q4_0", "fast")
     assert command("verify", *twice).out == "e2b:q4_0: 2 files are right\n"
     done = command("rm", *twice, "--yes")
-    assert (done.code, done.out) == (0, "removed e2b:q4_0, 11.3 MB\n")
+    assert done.code == 0
+    assert done.out == "removed e2b:q4_0, 11.3 MB\nremoved fast, an alias of it\n"
+
+
+def test_rm_takes_the_aliases_that_lead_to_nothing_else(command: Command, models: Path) -> None:
+    unit = shelve(models, "e2b", "Q4_0")
+    shelve(models, "e2b", "Q8_0")
+    shelve(models, "me--mine", "Q4_0")
+    stand_for = {"any": "e2b", "exact": "e2b:q4_0", "path": str(unit.target), "own": "hf:me/mine"}
+    for alias, model in stand_for.items():
+        command("alias", alias, model)
+    assert command("alias").out.count("\n") == len(stand_for)
+    done = command("rm", "e2b:q4_0", "me--mine", "--yes", "--json")
+    removed = json.loads(done.out)["removed"]
+    assert [item["aliases"] for item in removed] == [["exact", "path"], ["own"]]
+    assert command("alias").out == "any -> e2b\n"
+    done = command("rm", "any", "--yes")
+    assert done.out.splitlines()[1:] == ["removed any, an alias of it"]
+    assert command("alias").out == ""
+
+
+def test_alias_that_leads_nowhere_is_recommended_by_no_error(
+    command: Command, models: Path, tmp_path: Path
+) -> None:
+    shelve(models, "own", "Q8_0")
+    (tmp_path / "x.gguf").write_bytes(b"")
+    gone = {"fast1": "mine", "fast2": "own:q4_0", "fast3": "/no/x.gguf", "fast4": "e2b:q5_0"}
+    good = {"fast5": "e2b:q8_0", "fast6": "own", "fast7": str(tmp_path / "x.gguf")}
+    (models / "aliases.json").write_text(json.dumps({"fast": "hf:", "fas": "?"} | gone | good))
+    said = command("run", "fast9", "hi").err
+    assert "did you mean fast" in said
+    assert said.partition("one of these names: ")[2].endswith(
+        "own:q8_0, fast5, fast6, fast7 (a prompt of several words needs quotes)\n"
+    )
+    for alias, model in gone.items():
+        done = command("run", alias, "hi")
+        assert (done.code, model in done.err, "gemmachat pull" in done.err) == (3, True, False)
 
 
 def test_rm_of_several_removes_nothing_if_one_is_unknown(command: Command, models: Path) -> None:
