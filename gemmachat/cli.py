@@ -19,7 +19,7 @@ from gemmachat import (
     completion,
 )
 from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
-from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
+from gemmachat.errors import FAILURES, UsageError, outcome
 from gemmachat.interrupt import INTERRUPTED
 from gemmachat.native import installed_version
 from gemmachat.render import Screen
@@ -62,20 +62,10 @@ def _outcome(arguments: Sequence[str], screen: Screen) -> tuple[int, str | None]
     except BrokenPipeError:  # the reader has what it wanted, as in `gemmachat run ... | head`
         screen.abandon_output()
         return 0, None
-    except GemmachatError as error:
-        return error.exit_code, str(error)
-    except MemoryError:
-        return MemoryLimitError.exit_code, "there is not enough memory"
-    except (OSError, ImportError) as error:
-        screen.abandon_output()
-        return GemmachatError.exit_code, _failure(error)
-
-
-def _failure(error: OSError | ImportError) -> str:
-    if isinstance(error, ImportError):
-        return f"gemmachat cannot be loaded: reinstall it ({error})"
-    what = "reading or writing" if error.filename is None else f"access to {error.filename}"
-    return f"{what} failed: {error.strerror or error}"
+    except FAILURES as error:
+        if isinstance(error, OSError | ImportError):
+            screen.abandon_output()
+        return outcome(error)
 
 
 def _invoke(arguments: Sequence[str], screen: Screen) -> int:
