@@ -31,6 +31,7 @@ description = "my own"
 context = 64
 memory = 100
 page = "https://example.org"
+licence = "my own terms"
 mmproj = { repo = "me/mine", file = "mmproj.gguf" }
 drafters = [{ repo = "me/assistant" }, { repo = "me/mine", file = "MTP/mtp-*.gguf" }]
 [mine.quants]
@@ -107,6 +108,7 @@ def test_hosted_entry_is_read(tmp_path: Path) -> None:
     assert entry.quants["Q8_0"].nbytes == 7
     assert entry.mmproj == HubPath("me/mine", "mmproj.gguf")
     assert (entry.memory, entry.page) == (100, "https://example.org")
+    assert entry.licence == "my own terms"
 
 
 @pytest.mark.parametrize(
@@ -155,6 +157,11 @@ def test_damaged_embedded_entries_are_refused_by_name(
         ('"v1"', "1", "'revision' that is not of type str"),
         ("bytes = 7", "bytes = 0", "'bytes' that is not between 1 and"),
         ("bytes = 7", f"bytes = 1{'0' * 400}", "quants 'Q8_0' has a 'bytes' that is not between"),
+        ('"my own terms"', "1", "'licence' that is not of type str"),
+        ('"my own terms"', '" "', "'licence' that is not a line of 1 to 200 characters"),
+        ('"my own terms"', '""', "'licence' that is not a line"),
+        ('"my own terms"', '"a\\nb"', "'licence' that is not a line"),
+        ('"my own terms"', f'"{"x" * 201}"', "'licence' that is not a line"),
         ("memory = 100", "memory = -1", "'mine' has a 'memory' that is not between"),
         ("memory = 100", f"memory = 1{'0' * 400}", "'memory' that is not between"),
         ("bytes = 7", "sha = 7", "quants 'Q8_0' has an unknown key 'sha'"),

@@ -171,6 +171,27 @@ def test_show_of_a_model_that_is_not_here_tells_where_it_is(command: Command, mo
     assert done.out.splitlines()[-1].split(None, 3)[-1].endswith("gemmachat pull e2b")
 
 
+def test_show_tells_the_licence_of_the_file_else_that_of_the_catalog(
+    command: Command, models: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "config" / "gemmachat" / "models.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(
+        '[mine]\ndescription = "my own"\ncontext = 64\nlicence = "my own terms"\n'
+        'quants.Q8_0 = { repo = "me/mine", file = "mine.gguf" }\n'
+    )
+    assert json.loads(command("show", "mine", "--json").out)["licence"] == "my own terms"
+    assert "  licence  my own terms\n" in command("show", "mine").out
+    unit = shelve(models, "mine", "Q8_0")
+    assert json.loads(command("show", "mine", "--json").out)["licence"] == "apache-2.0"
+    key = b"general.license"
+    data = unit.target.read_bytes()
+    assert data.count(key) == 1
+    unit.target.write_bytes(data.replace(key, b"general.lizense"))
+    assert json.loads(command("show", "mine", "--json").out)["licence"] == "my own terms"
+    assert json.loads(command("show", "e2b", "--json").out)["licence"] is None
+
+
 def test_show_without_a_model_shows_the_default_one(command: Command, models: Path) -> None:
     assert command("show").out.startswith("tiny: embedded demo pair")
     shelve(models, "mine", "Q4_0")
