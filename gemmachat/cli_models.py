@@ -160,7 +160,7 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
     """Hash the files of models again.
 
     They are compared with what was pulled or imported. Ends with 4 if a file is damaged or gone,
-    with 1 if another program is changing a model.
+    with 1 if one cannot be read or another program is changing a model.
     """
     from gemmachat.shelf_check import verify_all
 
@@ -176,11 +176,13 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
             progress(done, total)
 
         checks, busy = verify_all(units, hashed)
-    damaged = problems or any(result.problem for result in checks)
+    broken = any(isinstance(problem, DamagedFileError) for problem in problems)
+    damaged = broken or any(result.damaged for result in checks)
     said = [*map(str, problems), *busy.values()]
+    right = not said and not any(result.problem for result in checks)
     if as_json:
         files = [asdict(result) for result in checks]
-        screen.json({"ok": not damaged and not busy, "files": files, "problems": said})
+        screen.json({"ok": right, "files": files, "problems": said})
     else:
         for unit in units:
             if unit.reference not in busy:
@@ -190,7 +192,7 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
             screen.error(problem)
         if not units and not problems:
             screen.note("nothing was pulled yet")
-    if damaged or busy:
+    if not right:
         raise typer.Exit((DamagedFileError if damaged else GemmachatError).exit_code)
 
 
@@ -199,8 +201,10 @@ def _show_checks(screen: Screen, unit: Unit, wrong: list[FileCheck]) -> None:
         screen.result(f"{unit.reference}: {len(unit.manifest.files)} files are right")
         return
     for item in wrong:
-        screen.result(f"{unit.reference}: {item.file} is damaged: {item.problem}")
-    screen.note(_remedy(unit))
+        state = " is damaged" if item.damaged else ""
+        screen.result(f"{unit.reference}: {item.file}{state}: {item.problem}")
+    if any(item.damaged for item in wrong):
+        screen.note(_remedy(unit))
 
 
 def prune(context: typer.Context, yes: Yes = False, as_json: JsonReport = False) -> None:
