@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -46,6 +47,8 @@ app.command()(cli_bench.bench)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error ends as one sentence."""
+    if os.environ.get("HOME") == "":
+        del os.environ["HOME"]  # an empty one would make / the home: unset, the system tells it
     screen = Screen()
     code, problem = _outcome(sys.argv[1:] if arguments is None else arguments, screen)
     if problem:

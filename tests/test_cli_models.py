@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -569,6 +570,17 @@ def test_only_pulled_model_is_the_default_of_every_command(command: Command, mod
     assert engine.opened[0][0].unit == unit
     assert done.err == ""
     assert json.loads(command("doctor", "--json").out)["model"][0] == str(unit.target)
+
+
+def test_empty_home_is_as_one_that_is_not_set(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "GEMMACHAT_MODELS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "")
+    folder = Path(json.loads(command("list", "--json").out)["folder"])
+    assert folder.is_relative_to(pwd.getpwuid(os.getuid()).pw_dir)
+    assert folder.parts[-2:] == ("gemmachat", "models")
 
 
 def test_user_without_a_home_can_chat_with_the_demo(
