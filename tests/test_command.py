@@ -92,6 +92,16 @@ def test_a_context_that_fills_ends_with_what_was_said_and_exit_code_six():
     assert "30" in done.stderr
 
 
+def test_an_object_that_does_not_end_is_cut_where_the_context_is_full():
+    question = "What is speculative decoding?"
+    done = ask("tiny", question, "--json-object", "--ctx", 60, "--temperature", 0)
+    assert done.returncode == 6
+    assert done.stdout.startswith("{")
+    assert "prompt and answer have 60 tokens and --ctx is 60" in done.stderr
+    shown = " ".join(gemmachat("run", "--help").stdout.split())
+    assert "--max-tokens, or a full context, cuts a long one." in shown
+
+
 def test_selftest_passes_on_the_embedded_pair():
     done = gemmachat("selftest", "--threads", 1, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
