@@ -26,6 +26,15 @@ class Sweep:
     what: str
     values: tuple[int, ...]
 
+    def check(self, *, draft_given: bool, threads_given: bool, has_drafter: bool) -> None:
+        """Raise `UsageError` where other options contradict it, or the drafter is missing."""
+        if self.what == "draft" and draft_given:
+            raise UsageError("give either --draft or --sweep draft=..., not both")
+        if self.what == "draft" and not has_drafter:
+            raise UsageError("--sweep draft=... needs a drafter: pass its file with --drafter PATH")
+        if self.what == "threads" and threads_given:
+            raise UsageError("give either --threads or --sweep threads=..., not both")
+
 
 def parse_sweep(text: str) -> Sweep:
     """Return what a text such as `draft=0..3,7` asks for. Raises `UsageError`."""

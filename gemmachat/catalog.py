@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import sys
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from gemmachat import settings
-from gemmachat.aliases import read_aliases
+from gemmachat.aliases import alias_reference, read_aliases
 from gemmachat.catalog_entry import CatalogEntry, parse_entry
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
-from gemmachat.files import read_small
+from gemmachat.files import FileState, read_small
 from gemmachat.reference import HostedModel, LocalModel, NamedModel, parse_reference
 from gemmachat.shelf import Shelf, Unit
 
@@ -58,9 +59,10 @@ def user_catalog_path() -> Path | None:
 
 
 def load_catalog(path: Path | None = None) -> dict[str, CatalogEntry]:
-    """Read and validate a catalog: without `path` the shipped one and the user's, who has the say.
+    """Return a valid catalog: without `path` the shipped one and the user's, who has the say.
 
-    Raises `NotFoundError`, or `DamagedFileError` that names the entry and what is wrong with it.
+    A file is read once for all callers, and again when it has changed. Raises `NotFoundError`, or
+    `DamagedFileError` that names the entry and what is wrong with it.
     """
     if path is not None:
         return _read_catalog(path)
@@ -77,9 +79,15 @@ def load_catalog(path: Path | None = None) -> dict[str, CatalogEntry]:
 
 def _read_catalog(path: Path) -> dict[str, CatalogEntry]:
     try:
-        tables = tomllib.loads(read_small(path, _MAX_BYTES).decode("utf-8"))
+        return dict(_parsed_catalog(path, FileState.of(path)))
     except FileNotFoundError:
         raise NotFoundError(f"the model catalog {path} is missing: reinstall gemmachat") from None
+
+
+@lru_cache(maxsize=4)
+def _parsed_catalog(path: Path, _state: FileState) -> dict[str, CatalogEntry]:
+    try:
+        tables = tomllib.loads(read_small(path, _MAX_BYTES).decode("utf-8"))
     except (ValueError, RecursionError) as error:  # of UTF-8 and of endless numbers too
         raise DamagedFileError(f"{path} is not valid TOML: {error}") from error
     return {name: parse_entry(path, name, table) for name, table in tables.items()}
@@ -91,7 +99,7 @@ def open_shelf() -> Shelf:
 
 
 def known_aliases() -> dict[str, str]:
-    """Return what every alias stands for."""
+    """Return what every alias stands for. Raises as `read_aliases` does."""
     try:
         return read_aliases(settings.models_folder())
     except NotFoundError:  # a user without a home
@@ -104,7 +112,8 @@ def meaning(text: str) -> NamedModel | HostedModel | LocalModel | None:
 
 
 def _without_alias(text: str) -> str:
-    return known_aliases().get(text, text)
+    """The catalog has the say: a name that came into it later means its model, not the alias's."""
+    return text if text in load_catalog() else known_aliases().get(text, text)
 
 
 def looks_like_model(text: str) -> bool:
@@ -165,13 +174,13 @@ def _resolve(text: str) -> ResolvedModel:
     meant = _without_alias(text)
     reference = parse_reference(meant)
     if isinstance(reference, HostedModel):
-        return _pulled(text, reference.name, reference.quant, reference.file)
+        return _pulled(text, reference)
     if isinstance(reference, NamedModel):
         entry = load_catalog().get(reference.name)
         if entry is not None and entry.embedded is not None:
             return _embedded(entry, reference.quant)
         if entry is not None or _is_on_shelf(reference.name):
-            return _pulled(text, reference.name, reference.quant)
+            return _pulled(text, reference)
     return _local(reference.path if isinstance(reference, LocalModel) else meant)
 
 
@@ -190,11 +199,14 @@ def _embedded(entry: CatalogEntry, quant: str | None) -> ResolvedModel:
     return ResolvedModel(entry.name, target, drafter, entry.context, entry.temperature)
 
 
-def _pulled(text: str, name: str, quant: str | None, file: str | None = None) -> ResolvedModel:
-    unit = open_shelf().find(name, quant)
+def _pulled(text: str, reference: NamedModel | HostedModel) -> ResolvedModel:
+    unit = open_shelf().find(reference.name, reference.quant)
+    file = reference.file if isinstance(reference, HostedModel) else None
     if unit is None or (file is not None and unit.manifest.target.path != file):
+        if isinstance(reference, NamedModel) and not _in_catalog(reference):
+            raise unknown_model(_without_alias(text))
         raise NotFoundError(f"{text} is known and not here yet: gemmachat pull {text}")
-    entry = load_catalog().get(name)
+    entry = load_catalog().get(reference.name)
     missing = [path for path in (unit.target, unit.drafter) if path and not path.exists()]
     if missing:
         again = f"gemmachat pull {text} gets it again, " if unit.manifest.target.repo else ""
@@ -228,9 +240,26 @@ def unknown_model(name: str) -> NotFoundError:
 
 
 def known_names() -> list[str]:
-    """Return every name of a model: catalog, shelf, aliases."""
-    on_shelf = [unit.reference for unit in _units()]
-    return list(dict.fromkeys([*load_catalog(), *on_shelf, *known_aliases()]))
+    """Return every name of a model: catalog, shelf, aliases that lead somewhere."""
+    units = _units()
+    here = {name for unit in units for name in (unit.manifest.name, unit.reference)}
+    aliases = [alias for alias, model in known_aliases().items() if _leads_somewhere(model, here)]
+    return list(dict.fromkeys([*load_catalog(), *(unit.reference for unit in units), *aliases]))
+
+
+def _leads_somewhere(model: str, here: set[str]) -> bool:
+    """Whether what an alias stands for is here or can be pulled."""
+    reference = alias_reference(model)
+    if isinstance(reference, NamedModel):
+        return str(reference) in here or _in_catalog(reference)
+    if isinstance(reference, LocalModel):
+        return _find(reference.path) is not None
+    return reference is not None
+
+
+def _in_catalog(reference: NamedModel) -> bool:
+    entry = load_catalog().get(reference.name)
+    return entry is not None and reference.quant in (None, *entry.quants)
 
 
 def _units() -> list[Unit]:

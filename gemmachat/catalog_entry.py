@@ -16,11 +16,12 @@ from gemmachat.source import HubCheckpoint, HubPath, ModelSource
 _QUANT = re.compile(r"[A-Z0-9][A-Z0-9._-]*")
 _REVISION = re.compile(r"[\w][\w./-]{0,99}", re.ASCII)
 _CHECKPOINT_QUANT = "Q8_0"
+_MAX_LINE = 200
 _MAX_TOKENS = 1 << 30
 _MAX_BYTES = 1 << 50
 _KEYS = {
-    "description", "context", "temperature", "embedded", "target", "drafter", "page", "memory",
-    "mmproj", "quants", "drafters",
+    "description", "context", "temperature", "embedded", "target", "drafter", "page", "licence",
+    "memory", "mmproj", "quants", "drafters",
 }  # fmt: skip
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ class CatalogEntry:
     temperature: float | None = None
     embedded: EmbeddedPair | None = None
     page: str | None = None
+    licence: str | None = None
     memory: int | None = None
     quants: Mapping[str, QuantFile] = field(default_factory=dict)
     drafters: tuple[HubCheckpoint | HubPath, ...] = ()
@@ -84,6 +86,7 @@ def _entry(name: str, table: _Table) -> CatalogEntry:
         temperature=table.optional("temperature", float),
         embedded=embedded,
         page=table.optional("page", str),
+        licence=_licence(table),
         memory=_nbytes(table, "memory"),
         quants={quant: _quant(quant, part) for quant, part in table.parts("quants")},
         drafters=tuple(_drafter(part) for part in table.rows("drafters")),
@@ -119,6 +122,12 @@ def _hub_path(table: _Table) -> HubPath:
     )
 
 
+def _licence(table: _Table) -> str | None:
+    if table.optional("licence", str) is None:
+        return None
+    return table.checked("licence", _is_short_line, f"a line of 1 to {_MAX_LINE} characters")
+
+
 def _nbytes(table: _Table, key: str) -> int | None:
     return None if table.optional(key, int) is None else table.positive(key, _MAX_BYTES)
 
@@ -127,6 +136,10 @@ def _revision(table: _Table) -> str:
     if table.optional("revision", str) is None:
         return "main"
     return table.checked("revision", _is_revision, "a branch, tag or commit")
+
+
+def _is_short_line(text: str) -> bool:
+    return text.isprintable() and not text.isspace() and 1 <= len(text) <= _MAX_LINE
 
 
 def _is_gguf_path(text: str) -> bool:

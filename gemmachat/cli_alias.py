@@ -63,8 +63,7 @@ def _meant(text: str) -> str:
     if isinstance(reference, NamedModel):
         known = load_catalog().get(reference.name) or unit_folders(open_shelf(), reference)
         if known:
-            quant = "" if reference.quant is None else f":{reference.quant.lower()}"
-            return reference.name + quant
+            return str(reference)
     if isinstance(reference, HostedModel):
         return known_aliases().get(text, text)
     return str(resolve(text).target.absolute())  # a file without a separator in its path, or none

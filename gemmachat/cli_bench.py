@@ -104,7 +104,12 @@ def bench(
     policy = _compared(draft, resolved)
     temperatures = _temperatures(temperature)
     swept = None if sweep is None else parse_sweep(sweep)
-    _check_sweep(swept, policy, threads, resolved)
+    if swept is not None:
+        swept.check(
+            draft_given=policy != "auto",
+            threads_given=threads is not None,
+            has_drafter=resolved.drafter is not None,
+        )
     if seed is not None and seed + repeats > MAX_SEED:
         raise UsageError(f"--seed and --repeats must not add up to more than {MAX_SEED}")
     picture = _picture(plot)
@@ -173,19 +178,6 @@ def _temperatures(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _check_sweep(
-    swept: Sweep | None, policy: DraftPolicy, threads: int | None, model: ResolvedModel
-) -> None:
-    if swept is None:
-        return
-    if swept.what == "draft" and policy != "auto":
-        raise UsageError("give either --draft or --sweep draft=..., not both")
-    if swept.what == "draft" and model.drafter is None:
-        raise UsageError("--sweep draft=... needs a drafter: pass its file with --drafter PATH")
-    if swept.what == "threads" and threads is not None:
-        raise UsageError("give either --threads or --sweep threads=..., not both")
-
-
 def _prompts(file: str | None, kinds: str | None) -> tuple[BenchPrompt, ...]:
     from gemmachat.bench_prompts import built_in, choose, read_prompts
 
@@ -226,14 +218,7 @@ def _open_sides(
         return stack.enter_context(loading.open_engine(model, threads, n_ctx=n_ctx, exact=exact))
 
     if swept is not None and swept.what == "threads":
-        return tuple(
-            Side(
-                str(value),
-                open_engine(value),
-                policy,
-            )
-            for value in swept.values
-        )
+        return tuple(Side(str(value), open_engine(value), policy) for value in swept.values)
     engine = open_engine(threads)
     drafts: tuple[DraftPolicy, ...] = ("off", policy)
     if swept is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmachat import loading
-from gemmachat.aliases import read_aliases
+from gemmachat.aliases import read_aliases, remove_aliases
 from gemmachat.catalog import (
     DEFAULT_MODEL,
     known_aliases,
@@ -24,14 +24,15 @@ from gemmachat.catalog import (
 from gemmachat.cli_shared import Drafter, JsonReport, Model
 from gemmachat.completion import complete_here
 from gemmachat.errors import DamagedFileError, GemmachatError, UsageError
-from gemmachat.named_units import named_units, only_folder, unit_folders
+from gemmachat.named_units import aliases_of, named_units, only_folder, unit_folders
 from gemmachat.reference import NamedModel
 from gemmachat.table import size_text
 
 if TYPE_CHECKING:
     from gemmachat.render import Screen
-    from gemmachat.shelf import Unit
+    from gemmachat.shelf import Shelf, Unit
     from gemmachat.shelf_check import FileCheck
+    from gemmachat.shelf_cleanup import Removal
 
 ModelHere = Annotated[
     list[str],
@@ -56,7 +57,11 @@ def list_models(context: typer.Context, as_json: JsonReport = False) -> None:
     screen: Screen = context.obj
     shelf = open_shelf()
     units, problems = shelf.units()
-    aliases = read_aliases(shelf.models)
+    try:
+        aliases = read_aliases(shelf.models)
+    except GemmachatError as error:
+        aliases = {}
+        problems.append(error)
     models = [listed_unit(unit, aliases) for unit in units]
     models.append(listed_embedded(resolve(DEFAULT_MODEL)))
     if as_json:
@@ -110,37 +115,52 @@ def rm(
     yes: Yes = False,
     as_json: JsonReport = False,
 ) -> None:
-    """Remove models: target and drafter together."""
-    from gemmachat.shelf_cleanup import remove
-
+    """Remove models: target and drafter together, and the aliases that lead to them alone."""
     screen: Screen = context.obj
     shelf = open_shelf()
     folders = list(dict.fromkeys(only_folder(shelf, text) for text in models))
     names = [f"{folder.parent.name}:{folder.name}" for folder in folders]
     sizes = size_text(sum(file.lstat().st_size for part in folders for file in part.iterdir()))
     _ask(screen, f"remove {', '.join(names)} ({sizes})?", yes)
-    removed = [(name, remove(folder)) for name, folder in zip(names, folders, strict=True)]
+    removed = [(name, *_remove(shelf, folder)) for name, folder in zip(names, folders, strict=True)]
     if as_json:
         screen.json(
             {
                 "removed": [
-                    {"model": name, "bytes": removal.nbytes, "left": list(map(str, removal.left))}
-                    for name, removal in removed
+                    {
+                        "model": name,
+                        "bytes": removal.nbytes,
+                        "aliases": aliases,
+                        "left": list(map(str, removal.left)),
+                    }
+                    for name, removal, aliases in removed
                 ]
             }
         )
         return
-    for name, removal in removed:
+    for name, removal, aliases in removed:
         screen.result(f"removed {name}, {size_text(removal.nbytes)}")
+        screen.result(*(f"removed {alias}, an alias of it" for alias in aliases))
         if removal.left:
             screen.note(f"left what gemmachat did not make: {', '.join(map(str, removal.left))}")
+
+
+def _remove(shelf: Shelf, folder: Path) -> tuple[Removal, list[str]]:
+    """Remove a unit and the aliases that would lead nowhere without it."""
+    from gemmachat.shelf_cleanup import remove
+
+    aliases = aliases_of(shelf, folder)
+    removal = remove(folder)
+    if aliases:
+        remove_aliases(shelf.models, aliases)
+    return removal, aliases
 
 
 def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonReport = False) -> None:
     """Hash the files of models again.
 
     They are compared with what was pulled or imported. Ends with 4 if a file is damaged or gone,
-    with 1 if another program is changing a model.
+    with 1 if one cannot be read or another program is changing a model.
     """
     from gemmachat.shelf_check import verify_all
 
@@ -156,11 +176,13 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
             progress(done, total)
 
         checks, busy = verify_all(units, hashed)
-    damaged = problems or any(result.problem for result in checks)
+    broken = any(isinstance(problem, DamagedFileError) for problem in problems)
+    damaged = broken or any(result.damaged for result in checks)
     said = [*map(str, problems), *busy.values()]
+    right = not said and not any(result.problem for result in checks)
     if as_json:
         files = [asdict(result) for result in checks]
-        screen.json({"ok": not damaged and not busy, "files": files, "problems": said})
+        screen.json({"ok": right, "files": files, "problems": said})
     else:
         for unit in units:
             if unit.reference not in busy:
@@ -170,7 +192,7 @@ def verify(context: typer.Context, models: ModelsHere = None, as_json: JsonRepor
             screen.error(problem)
         if not units and not problems:
             screen.note("nothing was pulled yet")
-    if damaged or busy:
+    if not right:
         raise typer.Exit((DamagedFileError if damaged else GemmachatError).exit_code)
 
 
@@ -179,8 +201,10 @@ def _show_checks(screen: Screen, unit: Unit, wrong: list[FileCheck]) -> None:
         screen.result(f"{unit.reference}: {len(unit.manifest.files)} files are right")
         return
     for item in wrong:
-        screen.result(f"{unit.reference}: {item.file} is damaged: {item.problem}")
-    screen.note(_remedy(unit))
+        state = " is damaged" if item.damaged else ""
+        screen.result(f"{unit.reference}: {item.file}{state}: {item.problem}")
+    if any(item.damaged for item in wrong):
+        screen.note(_remedy(unit))
 
 
 def prune(context: typer.Context, yes: Yes = False, as_json: JsonReport = False) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from gemmachat.catalog import load_catalog, meaning, open_shelf, unknown_model
 from gemmachat.completion import complete_known
-from gemmachat.errors import DamagedFileError, UsageError
+from gemmachat.errors import FAILURES, DamagedFileError, UsageError, outcome
 from gemmachat.hub_settings import check_hub_settings
 from gemmachat.pull_view import PullView
 from gemmachat.reference import HostedModel, LocalModel, NamedModel
@@ -41,7 +41,8 @@ def pull(
         bool, typer.Option("--quiet", "-q", help="Say nothing but what goes wrong.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print what happens, one JSON object a line.")
+        bool,
+        typer.Option("--json", help="Print what happens, errors too, one JSON object a line."),
     ] = False,
 ) -> None:
     """Download a model and its drafter.
@@ -53,6 +54,22 @@ def pull(
     HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE and HF_HOME work as in Hugging Face's own programs.
     """
     screen: Screen = context.obj
+    try:
+        _pull(screen, model, quiet=quiet, as_json=as_json)
+    except FAILURES as error:
+        if as_json:
+            _tell_failure(screen, *outcome(error))
+        raise
+
+
+def _tell_failure(screen: Screen, code: int, sentence: str) -> None:
+    try:
+        screen.json({"kind": "error", "text": sentence, "exit_code": code})
+    except OSError:  # nobody reads it, which is not what went wrong
+        screen.abandon_output()
+
+
+def _pull(screen: Screen, model: str, *, quiet: bool, as_json: bool) -> None:
     reference = meaning(model)
     if reference is None or isinstance(reference, LocalModel):
         raise _not_on_a_hub(model, reference)

@@ -9,6 +9,7 @@ import typer
 
 from gemmachat import cli_resume
 from gemmachat.cli_shared import Draft, Drafter, KnownModel, Threads
+from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.run_options import BUILTIN
 from gemmachat.run_request import RunRequest, execute
 from gemmachat.sampling import MAX_INT32
@@ -79,7 +80,11 @@ def run(
         typer.Option(metavar="FILE", help="Answer with JSON that this JSON schema allows."),
     ] = None,
     json_object: Annotated[
-        bool, typer.Option("--json-object", help="Answer with a JSON object.")
+        bool,
+        typer.Option(
+            "--json-object",
+            help="Answer with a JSON object. --max-tokens, or a full context, cuts a long one.",
+        ),
     ] = RunRequest.json_object,
     grammar: Annotated[
         Path | None,
@@ -90,7 +95,13 @@ def run(
         typer.Option(metavar="N", help="The same seed gives the same text; default: random."),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=MAX_INT32, help="Longest answer.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MAX_INT32,
+            help="Longest answer. Default: until the context is full, which ends with code 6.",
+        ),
     ] = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")] = None,
     system_file: Annotated[
@@ -144,7 +155,12 @@ def run(
     ] = None,
     ctx: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Tokens that the conversation can hold."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Tokens of context, which hold the conversation. Default: "
+            f"{DEFAULT_CONTEXT}, or the model's most.",
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Go on where memory seems too small for the model.")

@@ -65,3 +65,19 @@ class ContextFullError(GemmachatError):
     """Something that does not fit in the context window."""
 
     exit_code = 6
+
+
+FAILURES = (GemmachatError, MemoryError, OSError, ImportError)
+"""What a command can fail with."""
+
+
+def outcome(error: GemmachatError | MemoryError | OSError | ImportError) -> tuple[int, str]:
+    """Return the exit code and the sentence with which a command ends."""
+    if isinstance(error, GemmachatError):
+        return error.exit_code, str(error)
+    if isinstance(error, MemoryError):
+        return MemoryLimitError.exit_code, "there is not enough memory"
+    if isinstance(error, ImportError):
+        return GemmachatError.exit_code, f"gemmachat cannot be loaded: reinstall it ({error})"
+    what = "reading or writing" if error.filename is None else f"access to {error.filename}"
+    return GemmachatError.exit_code, f"{what} failed: {error.strerror or error}"

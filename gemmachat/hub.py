@@ -6,6 +6,7 @@ offline mode (HF_HUB_OFFLINE). Importing this module loads it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -142,6 +143,7 @@ class Hub:
     @property
     def _headers(self) -> dict[str, str]:
         """Raise RefusedError where the user's token cannot be used. It is never shown."""
+        _check_token_files()
         try:
             headers = build_hf_headers(library_name="gemmachat", library_version=_own_version())
         except (OSError, ValueError, OIDCError) as error:
@@ -190,6 +192,19 @@ class Hub:
             if not following:
                 return
             url = following
+
+
+def _check_token_files() -> None:
+    """huggingface-hub would wait for the other end of a pipe in the place of a token."""
+    named = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN")
+    if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN or (named and named.strip()):
+        return  # it reads none then
+    for path in (constants.HF_TOKEN_PATH, constants.HF_STORED_TOKENS_PATH):
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise RefusedError(
+                f"the Hugging Face token cannot be read: {path} is not a regular file: remove it, "
+                "or set HF_TOKEN"
+            )
 
 
 @cache

@@ -38,7 +38,7 @@ def describe(model: ResolvedModel, entry: CatalogEntry | None) -> dict[str, Any]
         "here": True,
         "description": None if entry is None else entry.description,
         "page": None if entry is None else entry.page,
-        "licence": model_facts.licence(target),
+        "licence": model_facts.licence(target) or (None if entry is None else entry.licence),
         "pulled_at": None if unit is None else unit.manifest.pulled_at,
         "last_used": None if used is None else used.isoformat(timespec="seconds"),
         "architecture": target.architecture,
@@ -77,6 +77,7 @@ def describe_entry(entry: CatalogEntry, model: str) -> dict[str, Any]:
         "here": False,
         "description": entry.description,
         "page": entry.page,
+        "licence": entry.licence,
         "context": entry.context,
         "quants": [
             {"quant": quant, **_place(file.path), "bytes": file.nbytes}
@@ -126,7 +127,7 @@ def _file_pairs(file: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _entry_pairs(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "licence", f"see {facts['page'] or 'the repository'}"
+    yield "licence", facts["licence"] or f"see {facts['page'] or 'the repository'}"
     yield "context", f"{facts['context']:,} tokens"
     for row in facts["quants"]:
         size = "" if row["bytes"] is None else f", about {size_text(row['bytes'])}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gemmachat.aliases import alias_reference, read_aliases
 from gemmachat.catalog import load_catalog, meaning
 from gemmachat.errors import NotFoundError, UsageError
 from gemmachat.manifest import MANIFEST
@@ -31,6 +32,23 @@ def only_folder(shelf: Shelf, text: str) -> Path:
         names = " or ".join(f"{folder.parent.name}:{folder.name}" for folder in folders)
         raise UsageError(f"{text} is here in several quantizations: name one, {names}")
     return folders[0]
+
+
+def aliases_of(shelf: Shelf, folder: Path) -> list[str]:
+    """Return the aliases that lead to the unit in a folder and to no other."""
+    return [
+        alias
+        for alias, model in read_aliases(shelf.models).items()
+        if _leads_only_to(shelf, folder, alias_reference(model))
+    ]
+
+
+def _leads_only_to(
+    shelf: Shelf, folder: Path, reference: NamedModel | HostedModel | LocalModel | None
+) -> bool:
+    if isinstance(reference, LocalModel):
+        return Path(reference.path).parent == folder
+    return unit_folders(shelf, reference) == [folder]
 
 
 def _named_folders(shelf: Shelf, text: str) -> list[Path]:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
-from gemmachat.errors import GemmachatError, MemoryLimitError
+from gemmachat.errors import FAILURES, outcome
 from gemmachat.interrupt import INTERRUPTED
 from gemmachat.render import Screen
 
 
 def exit_code_of(command: Callable[[Screen], int]) -> int:
     """Run a command and return its exit code; every error ends as one sentence."""
+    if os.environ.get("HOME") == "":
+        del os.environ["HOME"]  # an empty one would make / the home: unset, the system tells it
     screen = Screen()
-    code, problem = _outcome(command, screen)
+    code, problem = _ended(command, screen)
     if problem:
         screen.error(problem)
     return code
 
 
-def _outcome(command: Callable[[Screen], int], screen: Screen) -> tuple[int, str | None]:
+def _ended(command: Callable[[Screen], int], screen: Screen) -> tuple[int, str | None]:
     """Return the exit code and what went wrong. What a failed command held is free by then."""
     try:
         return command(screen), None
@@ -27,17 +30,7 @@ def _outcome(command: Callable[[Screen], int], screen: Screen) -> tuple[int, str
     except BrokenPipeError:  # the reader has what it wanted, as in `gemmachat run ... | head`
         screen.abandon_output()
         return 0, None
-    except GemmachatError as error:
-        return error.exit_code, str(error)
-    except MemoryError:
-        return MemoryLimitError.exit_code, "there is not enough memory"
-    except (OSError, ImportError) as error:
-        screen.abandon_output()
-        return GemmachatError.exit_code, _failure(error)
-
-
-def _failure(error: OSError | ImportError) -> str:
-    if isinstance(error, ImportError):
-        return f"gemmachat cannot be loaded: reinstall it ({error})"
-    what = "reading or writing" if error.filename is None else f"access to {error.filename}"
-    return f"{what} failed: {error.strerror or error}"
+    except FAILURES as error:
+        if isinstance(error, OSError | ImportError):
+            screen.abandon_output()
+        return outcome(error)

@@ -35,6 +35,9 @@ class NamedModel:
     name: str
     quant: str | None
 
+    def __str__(self) -> str:
+        return self.name if self.quant is None else f"{self.name}:{self.quant.lower()}"
+
 
 @dataclass(frozen=True, slots=True)
 class HostedModel:

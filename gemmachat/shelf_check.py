@@ -26,6 +26,8 @@ class FileCheck:
     model: str
     file: str
     problem: str | None
+    damaged: bool = False
+    """Not where the problem is that the file cannot be read: then nobody knows."""
 
 
 def verify(unit: Unit, hashed: Hashed) -> list[FileCheck]:
@@ -34,10 +36,7 @@ def verify(unit: Unit, hashed: Hashed) -> list[FileCheck]:
     Raises `GemmachatError` where another program is changing the unit.
     """
     with unit_lock(unit.folder):
-        checks = [
-            FileCheck(unit.reference, file.file, _problem(unit.folder / file.file, file, hashed))
-            for file in unit.manifest.files
-        ]
+        checks = [_checked(unit, file, hashed) for file in unit.manifest.files]
         if not any(check.problem for check in checks):
             checks += _pair_problem(unit)
     return checks
@@ -65,7 +64,16 @@ def sha256_of(path: Path, hashed: Hashed) -> str:
     return digest.hexdigest()
 
 
-def _problem(path: Path, expected: ManifestFile, hashed: Hashed) -> str | None:
+def _checked(unit: Unit, file: ManifestFile, hashed: Hashed) -> FileCheck:
+    try:
+        damage = _damage(unit.folder / file.file, file, hashed)
+    except OSError as error:
+        return FileCheck(unit.reference, file.file, f"it cannot be read: {error.strerror or error}")
+    return FileCheck(unit.reference, file.file, damage, damaged=damage is not None)
+
+
+def _damage(path: Path, expected: ManifestFile, hashed: Hashed) -> str | None:
+    """What is wrong with a file. Raises `OSError` where it cannot be read."""
     try:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
@@ -75,8 +83,6 @@ def _problem(path: Path, expected: ManifestFile, hashed: Hashed) -> str | None:
         found = sha256_of(path, hashed)
     except FileNotFoundError:
         return "it is gone"
-    except OSError as error:
-        return f"it cannot be read: {error.strerror or error}"
     return None if found == expected.sha256 else f"its SHA-256 is {found}, not {expected.sha256}"
 
 
@@ -86,5 +92,5 @@ def _pair_problem(unit: Unit) -> list[FileCheck]:
         drafter = None if unit.drafter is None else read_header(unit.drafter)
         check_pair(read_header(unit.target), drafter)
     except GemmachatError as error:
-        return [FileCheck(unit.reference, unit.manifest.target.file, str(error))]
+        return [FileCheck(unit.reference, unit.manifest.target.file, str(error), damaged=True)]
     return []

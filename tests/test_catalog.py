@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import Command
 from small_models import shelve
 
 from gemmachat import catalog
@@ -12,6 +13,7 @@ from gemmachat.aliases import set_alias
 from gemmachat.catalog import load_catalog, looks_like_model, resolve, resolve_default
 from gemmachat.catalog_entry import CatalogEntry
 from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
+from gemmachat.files import read_small
 from gemmachat.source import HubCheckpoint, HubPath
 
 EMBEDDED = """
@@ -29,6 +31,7 @@ description = "my own"
 context = 64
 memory = 100
 page = "https://example.org"
+licence = "my own terms"
 mmproj = { repo = "me/mine", file = "mmproj.gguf" }
 drafters = [{ repo = "me/assistant" }, { repo = "me/mine", file = "MTP/mtp-*.gguf" }]
 [mine.quants]
@@ -105,6 +108,7 @@ def test_hosted_entry_is_read(tmp_path: Path) -> None:
     assert entry.quants["Q8_0"].nbytes == 7
     assert entry.mmproj == HubPath("me/mine", "mmproj.gguf")
     assert (entry.memory, entry.page) == (100, "https://example.org")
+    assert entry.licence == "my own terms"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +157,11 @@ def test_damaged_embedded_entries_are_refused_by_name(
         ('"v1"', "1", "'revision' that is not of type str"),
         ("bytes = 7", "bytes = 0", "'bytes' that is not between 1 and"),
         ("bytes = 7", f"bytes = 1{'0' * 400}", "quants 'Q8_0' has a 'bytes' that is not between"),
+        ('"my own terms"', "1", "'licence' that is not of type str"),
+        ('"my own terms"', '" "', "'licence' that is not a line of 1 to 200 characters"),
+        ('"my own terms"', '""', "'licence' that is not a line"),
+        ('"my own terms"', '"a\\nb"', "'licence' that is not a line"),
+        ('"my own terms"', f'"{"x" * 201}"', "'licence' that is not a line"),
         ("memory = 100", "memory = -1", "'mine' has a 'memory' that is not between"),
         ("memory = 100", f"memory = 1{'0' * 400}", "'memory' that is not between"),
         ("bytes = 7", "sha = 7", "quants 'Q8_0' has an unknown key 'sha'"),
@@ -198,6 +207,29 @@ def test_users_own_models_join_the_catalog_and_have_the_say(models: Path, tmp_pa
     own.write_text("[x")
     with pytest.raises(DamagedFileError, match=f"{own} is not valid TOML"):
         load_catalog()
+
+
+def test_catalog_is_read_once_until_it_changes(
+    command: Command, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "config" / "gemmachat" / "models.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(HOSTED)
+    reads: list[Path] = []
+
+    def counted(path: Path, limit: int) -> bytes:
+        reads.append(path)
+        return read_small(path, limit)
+
+    monkeypatch.setattr(catalog, "read_small", counted)
+    assert command("run", "mine", "hi").code == 3
+    assert command("run", "mine").code == 3
+    assert reads.count(own) == 1
+    own.write_text(HOSTED.replace("mine", "other"))
+    assert "gemmachat pull other" in command("run", "other", "hi").err
+    assert reads.count(own) == 2
+    load_catalog().clear()
+    assert "other" in load_catalog()
 
 
 # ---- what MODEL means ----------------------------------------------------------------------------

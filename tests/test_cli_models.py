@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,27 @@ def test_damaged_models_are_listed_as_such_and_hide_no_others(
     assert json.loads(command("list", "--json").out)["problems"] != []
 
 
+def test_aliases_that_cannot_be_used_hide_no_model(command: Command, models: Path) -> None:
+    shelve(models, "e2b", "Q4_0")
+    bad = models / "bad.gguf"
+    bad.write_bytes(b"GGUF")
+    aliases = models / "aliases.json"
+    aliases.write_text(json.dumps({"tiny": str(bad), "fast": str(bad), "gone": "hf:"}))
+    listing = command("list")
+    assert (listing.code, listing.err) == (0, "")
+    assert [line.split()[0] for line in listing.out.splitlines()] == ["NAME", "e2b:q4_0", "tiny"]
+    for damage in ("{", '{"../x": "e2b"}'):
+        aliases.write_text(damage)
+        again = command("list")
+        assert (again.code, again.out) == (0, listing.out)
+        assert "aliases.json are damaged" in again.err
+    aliases.unlink()
+    aliases.mkdir()
+    assert command("list").out == listing.out
+    (problem,) = json.loads(command("list", "--json").out)["problems"]
+    assert problem == f"{aliases} cannot be read: not a regular file"
+
+
 # ---- show ----------------------------------------------------------------------------------------
 
 
@@ -150,6 +172,27 @@ def test_show_of_a_model_that_is_not_here_tells_where_it_is(command: Command, mo
     assert done.out.splitlines()[-1].split(None, 3)[-1].endswith("gemmachat pull e2b")
 
 
+def test_show_tells_the_licence_of_the_file_else_that_of_the_catalog(
+    command: Command, models: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "config" / "gemmachat" / "models.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(
+        '[mine]\ndescription = "my own"\ncontext = 64\nlicence = "my own terms"\n'
+        'quants.Q8_0 = { repo = "me/mine", file = "mine.gguf" }\n'
+    )
+    assert json.loads(command("show", "mine", "--json").out)["licence"] == "my own terms"
+    assert "  licence  my own terms\n" in command("show", "mine").out
+    unit = shelve(models, "mine", "Q8_0")
+    assert json.loads(command("show", "mine", "--json").out)["licence"] == "apache-2.0"
+    key = b"general.license"
+    data = unit.target.read_bytes()
+    assert data.count(key) == 1
+    unit.target.write_bytes(data.replace(key, b"general.lizense"))
+    assert json.loads(command("show", "mine", "--json").out)["licence"] == "my own terms"
+    assert json.loads(command("show", "e2b", "--json").out)["licence"] is None
+
+
 def test_show_without_a_model_shows_the_default_one(command: Command, models: Path) -> None:
     assert command("show").out.startswith("tiny: embedded demo pair")
     shelve(models, "mine", "Q4_0")
@@ -191,7 +234,7 @@ def test_rm_where_nobody_can_be_asked_needs_yes(command: Command, models: Path) 
     assert unit.target.exists()
     done = command("rm", "e2b", "--yes", "--json", stdin=b"")
     assert json.loads(done.out)["removed"] == [
-        {"model": "e2b:q4_0", "bytes": unit.nbytes, "left": []}
+        {"model": "e2b:q4_0", "bytes": unit.nbytes, "aliases": [], "left": []}
     ]
     assert not unit.folder.exists()
 
@@ -229,7 +272,43 @@ def test_model_that_is_named_twice_is_taken_once(command: Command, models: Path)
     twice = ("e2b", "e2b:q4_0", "fast")
     assert command("verify", *twice).out == "e2b:q4_0: 2 files are right\n"
     done = command("rm", *twice, "--yes")
-    assert (done.code, done.out) == (0, "removed e2b:q4_0, 11.3 MB\n")
+    assert done.code == 0
+    assert done.out == "removed e2b:q4_0, 11.3 MB\nremoved fast, an alias of it\n"
+
+
+def test_rm_takes_the_aliases_that_lead_to_nothing_else(command: Command, models: Path) -> None:
+    unit = shelve(models, "e2b", "Q4_0")
+    shelve(models, "e2b", "Q8_0")
+    shelve(models, "me--mine", "Q4_0")
+    stand_for = {"any": "e2b", "exact": "e2b:q4_0", "path": str(unit.target), "own": "hf:me/mine"}
+    for alias, model in stand_for.items():
+        command("alias", alias, model)
+    assert command("alias").out.count("\n") == len(stand_for)
+    done = command("rm", "e2b:q4_0", "me--mine", "--yes", "--json")
+    removed = json.loads(done.out)["removed"]
+    assert [item["aliases"] for item in removed] == [["exact", "path"], ["own"]]
+    assert command("alias").out == "any -> e2b\n"
+    done = command("rm", "any", "--yes")
+    assert done.out.splitlines()[1:] == ["removed any, an alias of it"]
+    assert command("alias").out == ""
+
+
+def test_alias_that_leads_nowhere_is_recommended_by_no_error(
+    command: Command, models: Path, tmp_path: Path
+) -> None:
+    shelve(models, "own", "Q8_0")
+    (tmp_path / "x.gguf").write_bytes(b"")
+    gone = {"fast1": "mine", "fast2": "own:q4_0", "fast3": "/no/x.gguf", "fast4": "e2b:q5_0"}
+    good = {"fast5": "e2b:q8_0", "fast6": "own", "fast7": str(tmp_path / "x.gguf")}
+    (models / "aliases.json").write_text(json.dumps({"fast": "hf:", "fas": "?"} | gone | good))
+    said = command("run", "fast9", "hi").err
+    assert "did you mean fast" in said
+    assert said.partition("one of these names: ")[2].endswith(
+        "own:q8_0, fast5, fast6, fast7 (a prompt of several words needs quotes)\n"
+    )
+    for alias, model in gone.items():
+        done = command("run", alias, "hi")
+        assert (done.code, model in done.err, "gemmachat pull" in done.err) == (3, True, False)
 
 
 def test_rm_of_several_removes_nothing_if_one_is_unknown(command: Command, models: Path) -> None:
@@ -425,6 +504,26 @@ def test_aliases_that_make_no_sense_are_refused(
     assert command("alias").out == ""
 
 
+def test_alias_shadows_no_model_of_the_catalog(
+    command: Command, models: Path, tmp_path: Path
+) -> None:
+    command("alias", "fast", str(TARGET))
+    own = tmp_path / "config" / "gemmachat" / "models.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(
+        '[fast]\ndescription = "mine"\ncontext = 64\n'
+        'quants.Q8_0 = { repo = "me/mine", file = "mine.gguf" }\n'
+    )
+    assert "gemmachat pull fast" in command("run", "fast", "hi").err
+    done = command("alias", "fast", str(TARGET))
+    assert done.code == 2
+    assert done.err == "error: fast is the name of a model: choose another one\n"
+    (models / "aliases.json").write_text(json.dumps({"tiny": str(DRAFTER)}))
+    engine = FakeEngine()
+    assert command("run", "tiny", "hi", engine=engine).code == 0
+    assert engine.opened[0][0].target == TARGET
+
+
 def test_more_aliases_than_are_read_are_refused(command: Command, models: Path) -> None:
     far = models / "/".join(["x" * 200] * 15) / "t.gguf"
     far.parent.mkdir(parents=True)
@@ -471,6 +570,17 @@ def test_only_pulled_model_is_the_default_of_every_command(command: Command, mod
     assert engine.opened[0][0].unit == unit
     assert done.err == ""
     assert json.loads(command("doctor", "--json").out)["model"][0] == str(unit.target)
+
+
+def test_empty_home_is_as_one_that_is_not_set(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "GEMMACHAT_MODELS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "")
+    folder = Path(json.loads(command("list", "--json").out)["folder"])
+    assert folder.is_relative_to(pwd.getpwuid(os.getuid()).pw_dir)
+    assert folder.parts[-2:] == ("gemmachat", "models")
 
 
 def test_user_without_a_home_can_chat_with_the_demo(

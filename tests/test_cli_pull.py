@@ -355,6 +355,49 @@ def test_events_for_programs_are_one_object_a_line(
     assert [file["role"] for file in last["files"]] == ["target", "drafter"]
 
 
+@pytest.mark.parametrize(
+    ("name", "code"), [("minne", 3), ("mine:f16", 3), ("x.gguf", 2), ("mine:q8_0", 4)]
+)
+def test_error_is_the_last_event_for_programs_and_a_sentence_for_people(
+    command: Command, server: StandIn, name: str, code: int
+) -> None:
+    server.faults.change = lambda data: data[:-1] + b"?"
+    plain = command("pull", name)
+    done = command("pull", name, "--json")
+    assert (done.code, plain.code) == (code, code)
+    *events, last = map(json.loads, done.out.splitlines())
+    assert last == {"kind": "error", "text": plain.err.splitlines()[-1][7:], "exit_code": code}
+    assert "error" not in {event["kind"] for event in events}
+    assert done.err == f"error: {last['text']}\n"
+
+
+def test_error_of_the_system_is_an_event_too(
+    command: Command, models: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "config" / "gemmachat" / "models.toml"
+    place.mkdir(parents=True)
+    done = command("pull", "e2b", "--json")
+    text = f"access to {place} failed: not a regular file"
+    assert json.loads(done.out) == {"kind": "error", "text": text, "exit_code": 1}
+    assert (done.code, done.err) == (1, f"error: {text}\n")
+
+
+def test_error_keeps_its_exit_code_where_nobody_reads_its_event(models: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "gemmachat", "pull", "nothing", "--json"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: there is no model 'nothing'")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_progress_off_a_terminal_is_a_plain_line_now_and_then(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from embedded import DRAFTER, TARGET
 from test_stats import KEYS
 
-from gemmachat import cli
+from gemmachat import outcome
 from gemmachat.__main__ import main
 
 
@@ -90,6 +90,16 @@ def test_a_context_that_fills_ends_with_what_was_said_and_exit_code_six():
     assert done.returncode == 6
     assert done.stdout.strip()
     assert "30" in done.stderr
+
+
+def test_an_object_that_does_not_end_is_cut_where_the_context_is_full():
+    question = "What is speculative decoding?"
+    done = ask("tiny", question, "--json-object", "--ctx", 60, "--temperature", 0)
+    assert done.returncode == 6
+    assert done.stdout.startswith("{")
+    assert "prompt and answer have 60 tokens and --ctx is 60" in done.stderr
+    shown = " ".join(gemmachat("run", "--help").stdout.split())
+    assert "--max-tokens, or a full context, cuts a long one." in shown
 
 
 def test_selftest_passes_on_the_embedded_pair():
@@ -209,7 +219,7 @@ def test_interrupt_while_the_command_is_still_being_imported_exits_with_130_sile
         "print('importing', flush=True)\nimport time\ntime.sleep(60)"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", IMPORTING, str(tmp_path), module, "run"],
+        [sys.executable, "-c", IMPORTING, str(tmp_path), module, "run", "--plain"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -224,5 +234,5 @@ def test_interrupt_between_imports_and_the_command_exits_with_130(monkeypatch):
     def interrupted():
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(cli, "Screen", interrupted)
+    monkeypatch.setattr(outcome, "Screen", interrupted)
     assert main() == 130

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -238,6 +239,25 @@ def test_a_token_that_cannot_be_read_is_told(stand_in, hub, monkeypatch, tmp_pat
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path))
     with pytest.raises(DownloadError, match="token cannot be read"):
         hub.resolve(HubPath(REPO, PATH))
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN_PATH", "HF_STORED_TOKENS_PATH"])
+def test_a_pipe_in_the_place_of_a_token_is_not_waited_for(
+    stand_in, hub, monkeypatch, tmp_path, name
+):
+    stand_in.put(REPO, {PATH: DATA})
+    (tmp_path / "token").write_text(TOKEN)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setattr(constants, name, str(pipe))
+    for ask in (lambda: hub.resolve(HubPath(REPO, PATH)), lambda: hub.listing(REPO)):
+        with pytest.raises(DownloadError, match=f"{pipe} is not a regular file.*HF_TOKEN"):
+            ask()
+    assert stand_in.requests == []
+    monkeypatch.setenv("HF_TOKEN", TOKEN)  # which comes before a file
+    assert hub.resolve(HubPath(REPO, PATH)).size == len(DATA)
+    assert stand_in.requests[-1].token == TOKEN
 
 
 def test_passing_refusals_are_waited_out(stand_in, hub):

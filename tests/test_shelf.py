@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -102,7 +103,7 @@ def test_unreadable_unit_is_one_problem_and_hides_no_other(part: str) -> None:
         (models / part).chmod(0o755)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[-1] == "codes 0 0 4 1 1"
+    assert lines[-1] == "codes 0 0 1 1 1"
     assert lines.count("e2b:q4_0: 2 files are right") == 2  # before and after
     assert done.stderr.count("cannot be read: Permission denied") == 5
 
@@ -210,6 +211,45 @@ if os.getuid() == 0:
     os.setuid(65534)  # nothing is read-only to root
 sys.exit(cli.main(["verify"]))
 """
+
+
+UNREADABLE_FILE = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from gemmachat import cli
+cli.main(["verify"])  # loads what another user may not be allowed to read
+os.chmod(sys.argv[1], 0)
+if os.getuid() == 0:
+    os.setuid(65534)  # nothing is unreadable to root
+code = cli.main(["verify"])
+assert cli.main(["verify", "--json"]) == code
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(("damaged", "code"), [(False, 1), (True, 4)])
+def test_file_that_cannot_be_read_is_not_called_damaged(damaged: bool, code: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        unit = shelve(Path(folder), "e2b", "Q4_0")
+        if damaged:
+            shelve(Path(folder), "e4b", "Q4_0").target.write_bytes(b"short")
+        done = subprocess.run(
+            [sys.executable, "-c", UNREADABLE_FILE, unit.target, Path(__file__).parent.parent],
+            env={**os.environ, "GEMMACHAT_MODELS": folder},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == code, done.stderr
+    assert "e2b:q4_0: e2b.gguf: it cannot be read: Permission denied\n" in done.stdout
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["ok"] is False
+    assert [item["damaged"] for item in report["files"] if item["model"] == "e2b:q4_0"] == [
+        *(False, False)
+    ]
+    assert ("is damaged" in done.stdout, "gemmachat rm e4b:q4_0" in done.stderr) == (damaged,) * 2
+    assert "gemmachat rm e2b" not in done.stderr
 
 
 def test_shelf_that_is_read_only_can_be_verified() -> None:
