@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gemmachat.chat_source import Source
     from gemmachat.generation import GenerationOptions
     from gemmachat.render import Screen
-    from gemmachat.store import SavedChat
+    from gemmachat.store import SavedChat, Store
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,6 @@ def execute(
     """
     from gemmachat.ask import read_question
     from gemmachat.saving import Saving
-    from gemmachat.settings import chats_file
-    from gemmachat.store import Store
 
     name, prompt = _model_and_prompt(request, remote="base_url" in here)
     here_only = run_options.stays_here(request.base_url, request.model, name, here)
@@ -114,7 +112,8 @@ def execute(
     if hint is not None:
         screen.note(hint)
     screen.display.markdown = not request.plain
-    saving = Saving(None if request.no_save else Store(chats_file(), screen.note), resumed)
+    store = None if request.no_save else _store(screen, tells=question is None)
+    saving = Saving(store, resumed)
     if question is not None:
         from gemmachat.one_answer import answer_one
 
@@ -123,6 +122,19 @@ def execute(
 
     run_chat(source, screen, saving, stats=request.stats)
     return 0
+
+
+def _store(screen: Screen, *, tells: bool) -> Store | None:
+    """Return where chats are saved; None for a user without a home, which is told if it matters."""
+    from gemmachat.settings import chats_file
+    from gemmachat.store import Store
+
+    try:
+        return Store(chats_file(), screen.note)
+    except NotFoundError as error:
+        if tells:
+            screen.note(f"this chat is not saved: {error}")
+        return None
 
 
 def _model_and_prompt(request: RunRequest, *, remote: bool) -> tuple[str | None, str | None]:

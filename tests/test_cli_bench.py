@@ -6,12 +6,11 @@ import json
 import os
 from pathlib import Path
 
-import pexpect
 import pytest
 from conftest import Command
 from embedded import TARGET
+from pseudo_terminal import pseudo_terminal
 from test_command import gemmachat
-from test_terminal import terminal
 
 SMALL = ("--threads", 1, "--tokens", 8, "--repeats", 1)
 
@@ -108,13 +107,11 @@ def test_interrupt_prints_what_is_done_and_exits_with_130(tmp_path: Path, as_jso
     out = tmp_path / "out"
     options = ["--threads", "1", "--repeats", "1000", "--kinds", "code", "--ctx", "600"]
     options += ["--json"] if as_json else []
-    with terminal("bench", *options, redirect=f"> {out}") as child:
-        child.expect("temperature 0, code: repeat 3/1000")
-        child.sendintr()
-        child.expect(pexpect.EOF)
-        child.wait()
-        assert child.exitstatus == 130
-        assert "Traceback" not in child.before
+    with pseudo_terminal("bench", *options, redirect=f"> {out}") as terminal:
+        terminal.wait(lambda shown: b"temperature 0, code: repeat 3/1000" in shown.raw)
+        terminal.send("\x03")
+        assert terminal.end() == 130
+        assert "Traceback" not in terminal.text
     printed = out.read_text()
     if as_json:
         found = json.loads(printed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,15 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pexpect
 import pytest
 import tiny_checkpoint as tiny
 from conftest import Command, Finished
 from embedded import TARGET
 from gemmachat.converters.quantize import QUANTIZATIONS
-from test_terminal import terminal
+from pseudo_terminal import pseudo_terminal
 
-from gemmachat import cli_convert, render
+from gemmachat import cli_convert, transfer_view
 from gemmachat.gguf_info import read_header
 
 Convert = Callable[..., Finished]
@@ -123,7 +123,7 @@ def test_file_name_cannot_write_to_the_terminal(convert: Convert, target: Path) 
 def test_progress_is_plain_lines_without_a_terminal(
     convert: Convert, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(render, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(transfer_view, "SECONDS_BETWEEN_LINES", 0.0)
     done = convert(target, "-o", target.with_name("m.gguf"))
     assert done.code == 0
     lines = [line for line in done.err.splitlines() if line.startswith("converting")]
@@ -134,10 +134,10 @@ def test_progress_is_plain_lines_without_a_terminal(
 
 def test_progress_is_a_bar_on_a_terminal(tmp_path: Path) -> None:
     output = str(tmp_path / "m.gguf")
-    with terminal("convert", str(TARGET), "-o", output, "--quant", "Q6_K") as child:
-        child.expect("converting")
-        child.expect(r"m\.gguf: \d")
-        child.expect(pexpect.EOF)
+    with pseudo_terminal("convert", str(TARGET), "-o", output, "--quant", "Q6_K") as terminal:
+        assert terminal.end() == 0
+        assert b"converting" in terminal.raw
+        assert re.search(rb"m\.gguf: \d", terminal.raw)
     assert read_header(tmp_path / "m.gguf").metadata["general.file_type"] == 18
 
 
