@@ -12,7 +12,7 @@ from fakes import FakeEngine
 from llama_server import KEY, llama_server
 from test_cli import asked, last_turn
 
-from gemmachat.run_options import with_resume_value
+from gemmachat.cli_resume import with_resume_value
 from gemmachat.settings import chats_file
 from gemmachat.store import ChatContent, SavedChat, Store
 
