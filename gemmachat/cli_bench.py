@@ -17,11 +17,11 @@ from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import INTERRUPTED, on_interrupt
 from gemmachat.native_structs import MAX_DRAFT
-from gemmachat.typed_values import draft_policy, plain_number
 from gemmachat.processors import default_threads
 from gemmachat.render import Screen
 from gemmachat.sampling import MAX_SEED, SamplingParams
 from gemmachat.session import DraftPolicy
+from gemmachat.typed_values import draft_policy, plain_number
 
 if TYPE_CHECKING:
     from gemmachat.bench import Plan, Side

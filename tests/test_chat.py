@@ -10,8 +10,8 @@ import pytest
 from fakes import LARGE_TEMPLATE, ByteVocab, FakeEngine, FakeSession
 
 from gemmachat.chat import Answer, Chat, Compaction, GenerationOptions
-from gemmachat.dialogue import SUMMARY_REQUEST
 from gemmachat.conversation import Conversation, Message
+from gemmachat.dialogue import SUMMARY_REQUEST
 from gemmachat.errors import ContextFullError, UsageError
 from gemmachat.sampling import SamplingParams
 

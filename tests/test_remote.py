@@ -28,8 +28,8 @@ from gemmachat.event_stream import events
 from gemmachat.generation import Answer, GenerationOptions
 from gemmachat.remote import RemoteChat, find_model
 from gemmachat.remote_prompt import request
-from gemmachat.stats_text import server_lines
 from gemmachat.sampling import SamplingParams
+from gemmachat.stats_text import server_lines
 
 GREEDY = SamplingParams(temperature=0.0)
 
