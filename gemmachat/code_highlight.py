@@ -63,7 +63,7 @@ _LANGUAGES = frozenset(
     }
 )
 _MAX_LINE = 500  # characters
-_MAX_CONTEXT = 100  # lines
+_MAX_CONTEXT = 50  # lines; they are read again for every line
 
 
 class CodeHighlighter:
@@ -93,13 +93,12 @@ class CodeHighlighter:
         from rich.text import Text
 
         assert self._lexer is not None
-        lines = [Text("", end="")]
+        line, number = Text("", end=""), 0
         for kind, value in self._lexer.get_tokens("\n".join([*self._before, source])):
-            for number, piece in enumerate(value.split("\n")):
-                if number:
-                    lines.append(Text("", end=""))
-                lines[-1].append(piece, self._palette.get_style_for_token(kind))
-        line = lines[len(self._before)]
+            for place, piece in enumerate(value.split("\n")):
+                number += place > 0
+                if number == len(self._before):
+                    line.append(piece, self._palette.get_style_for_token(kind))
         # A lexer that swallows or adds anything must not change what is shown.
         return line if line.plain == source else Text(source, end="")
 

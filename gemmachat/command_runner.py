@@ -14,6 +14,7 @@ from gemmachat.attachment import attached
 from gemmachat.conversation import Conversation
 from gemmachat.errors import GemmachatError, UsageError
 from gemmachat.export import export
+from gemmachat.opening import OpenedChat, Opening
 from gemmachat.publish import publish
 from gemmachat.saved_options import from_settings
 
@@ -57,6 +58,7 @@ class CommandRunner:
 
     def run(self, name: str, argument: str) -> bool:
         """Run a command; returns whether the chat goes on."""
+        self._talk.edits = False  # what is typed next is no longer the question that was to change
         if name == "/bye":
             return False
         if name not in self._actions:
@@ -83,20 +85,29 @@ class CommandRunner:
             self._screen.note(talk.opening.name)
             return
         opening = talk.reopen(name)  # refuses a name that stands for nothing
-        old, conversation = talk.opening, talk.chat.conversation
-        options = talk.chat.options
+        old, conversation, options = talk.opening, talk.chat.conversation, talk.chat.options
+
+        def carried(to: Opening, after: Opening) -> Opening:
+            """What loads a model for this chat, once the other one is free."""
+
+            def load() -> OpenedChat:
+                after.ended()
+                opened = to.load()
+                opened.chat.options = options
+                opened.chat.restore(conversation)
+                return opened
+
+            return Opening(to.name, load, to.settings)
+
         old.close()
-        talk.opening = opening
-        opening.start(lambda _error: None)
+        talk.start(carried(opening, old))
         try:
             talk.opened  # noqa: B018 - waits
-        except (GemmachatError, KeyboardInterrupt):
-            talk.opening = old.again()
-            talk.chat.restore(conversation)
-            talk.chat.options = options
+        except BaseException:  # Ctrl-C among them
+            failed = talk.opening
+            failed.close()
+            talk.start(carried(old, failed))
             raise
-        talk.chat.options = options
-        talk.chat.restore(conversation)
         talk.changed()
         self._screen.note(f"{opening.name} goes on with this chat")
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gemmachat.vocab import Vocab
 
 _TICK_S = 0.1  # how soon Ctrl-C ends a wait
+_THREAD = "loading a model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,18 @@ class Opening:
         """Of the model."""
         self.settings = settings
         """What finds the model again; see `chat_source.Source`."""
-        self._load = load
+        self.load = load
         self._opened: OpenedChat | None = None
         self._error: BaseException | None = None
         self._done: Callable[[BaseException | None], None] = lambda _error: None
         self._thread: threading.Thread | None = None
+        self._closed = False
+        self._lock = threading.Lock()
 
     def start(self, done: Callable[[BaseException | None], None]) -> None:
         """Begin to load; `done` is called from the thread, with what went wrong if anything did."""
         self._done = done
-        self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=_THREAD, daemon=True)
         self._thread.start()
 
     @property
@@ -68,18 +71,32 @@ class Opening:
         assert self._opened is not None
         return self._opened
 
-    def again(self) -> Opening:
-        """Return what loads the same model once more."""
-        return Opening(self.name, self._load, self.settings)
+    def ended(self) -> None:
+        """Wait until nothing is loaded any more, whatever came of it."""
+        if self._thread is not None:
+            self._thread.join()
 
     def close(self) -> None:
-        """Free the chat and its model."""
-        if self._opened is not None:
-            self._opened.close()
+        """Free the chat and its model; one that is still loading as soon as it is there."""
+        with self._lock:
+            self._closed = True
+            opened = self._opened
+        if opened is not None:
+            opened.close()
 
     def _run(self) -> None:
         try:
-            self._opened = self._load()
+            opened = self.load()
+            with self._lock:
+                self._opened = opened
+                closed = self._closed
+            if closed:
+                opened.close()
         except BaseException as error:  # raised again where the chat is waited for
             self._error = error
         self._done(self._error)
+
+
+def any_loading() -> bool:
+    """Whether a model is being loaded, also one that nobody waits for any more."""
+    return any(thread.name == _THREAD for thread in threading.enumerate())

@@ -167,11 +167,13 @@ class Screen:
 
         Ctrl-C raises KeyboardInterrupt. Bytes that are no UTF-8 become U+FFFD.
         """
-        shown = prompt if self._out.isatty() else ""
-        if not shown:
+        if self._out.isatty():  # input() would write to standard error all the same
+            self._out.write(prompt)
+            self._out.flush()
+        else:
             self._tell(prompt)
         try:
-            return input(shown)
+            return input()
         except (EOFError, KeyboardInterrupt) as end:
             self._tell("\n")
             if isinstance(end, KeyboardInterrupt):
@@ -180,24 +182,22 @@ class Screen:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody can see a question here and answer it."""
-        seen = self._err.isatty() or self._out.isatty()
-        return seen and sys.stdin is not None and sys.stdin.isatty()
+        """Whether somebody can see here what a question is about, and answer it."""
+        return self._err.isatty() and sys.stdin is not None and sys.stdin.isatty()
 
     def confirm(self, question: str) -> bool:
         """Ask for a yes, also in the middle of an answer. Keys that were pressed before are lost.
 
-        Ctrl-C is a no, and goes on to whoever waits for it.
+        Ctrl-C raises KeyboardInterrupt, and goes on to whoever waits for it.
         """
         in_view = self._view is not None
         self.end_answer()
-        with keys_asked(sys.stdin), interrupts_raise():
-            try:
+        try:
+            with keys_asked(sys.stdin), interrupts_raise():
                 reply = self.read_line(f"{question} [y/N] ")
-            except KeyboardInterrupt:
-                reply = None
-        if in_view:
-            self._view = self._new_view()
+        finally:
+            if in_view:
+                self._view = self._new_view()
         return (reply or "").strip().lower() in ("y", "yes")
 
     def copy(self, text: str) -> bool:

@@ -18,20 +18,40 @@ import sys
 sys.path.insert(0, {tests!r})
 from fakes import FakeEngine
 from gemmachat import cli, cli_shared
+from gemmachat.errors import MemoryLimitError
 engine = FakeEngine({answers})
 engine.hang_at = {hang_at}
 engine.pause_s = {pause_s}
-cli_shared.open_engine = lambda model, threads=None, **memory: engine
+gate = {gate!r}
+
+def load(model, threads=None, **memory):
+    failure = open(gate).read() if gate else ""
+    if failure:
+        raise MemoryLimitError(failure)
+    return engine
+
+cli_shared.open_engine = load
 sys.exit(cli.main())
 """
 _PATIENCE_S = 60.0
 _PROMPT_BEGINS = b"\x1b[?2004h"  # bracketed paste
 
 
-def scripted(*answers: str, hang_at: int | None = None, pause_s: float = 0.0) -> str:
-    """A program that is gemmachat with an engine that plays answers, a pause before each token."""
-    spelled = ", ".join(map(repr, answers))
-    return ENGINE.format(tests=str(TESTS), answers=spelled, hang_at=hang_at, pause_s=pause_s)
+def scripted(
+    *answers: str, hang_at: int | None = None, pause_s: float = 0.0, gate: Path | None = None
+) -> str:
+    """A program that is gemmachat with an engine that plays answers, a pause before each token.
+
+    `gate` is a pipe by name: loading takes until something is written there, and fails with that
+    unless it is empty.
+    """
+    return ENGINE.format(
+        tests=str(TESTS),
+        answers=", ".join(map(repr, answers)),
+        hang_at=hang_at,
+        pause_s=pause_s,
+        gate=gate and str(gate),
+    )
 
 
 class _Screen(pyte.HistoryScreen):
