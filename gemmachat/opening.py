@@ -39,15 +39,16 @@ class Opening:
         self._opened: OpenedChat | None = None
         self._error: BaseException | None = None
         self._done: Callable[[BaseException | None], None] = lambda _error: None
-        self._thread: threading.Thread | None = None
+        self._ended: threading.Event | None = None  # of the thread
         self._closed = False
         self._lock = threading.Lock()
 
     def start(self, done: Callable[[BaseException | None], None]) -> None:
         """Begin to load; `done` is called from the thread, with what went wrong if anything did."""
         self._done = done
-        self._thread = threading.Thread(target=self._run, name=_THREAD, daemon=True)
-        self._thread.start()
+        # Unlike `join`, waiting for an event can be interrupted by Ctrl-C in every Python.
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name=_THREAD, daemon=True).start()
 
     @property
     def opened(self) -> OpenedChat | None:
@@ -57,13 +58,13 @@ class Opening:
     @property
     def loading(self) -> bool:
         """Whether the thread is at work."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._ended is not None and not self._ended.is_set()
 
     def wait(self) -> OpenedChat:
         """Return the chat as soon as it is there. Raises what loading it raised."""
-        if self._thread is not None:
-            while self._thread.is_alive():
-                self._thread.join(_TICK_S)
+        if self._ended is not None:
+            while not self._ended.wait(_TICK_S):
+                pass
         elif self._opened is None and self._error is None:
             self._run()
         if self._error is not None:
@@ -73,8 +74,8 @@ class Opening:
 
     def ended(self) -> None:
         """Wait until nothing is loaded any more, whatever came of it."""
-        if self._thread is not None:
-            self._thread.join()
+        if self._ended is not None:
+            self._ended.wait()
 
     def close(self) -> None:
         """Free the chat and its model; one that is still loading as soon as it is there."""
@@ -95,6 +96,8 @@ class Opening:
         except BaseException as error:  # raised again where the chat is waited for
             self._error = error
         self._done(self._error)
+        if self._ended is not None:
+            self._ended.set()
 
 
 def any_loading() -> bool:

@@ -20,6 +20,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gemmachat.interrupt import interrupts_raise
+from gemmachat.markdown import folded_thought
 from gemmachat.parse import Part, Piece
 from gemmachat.sanitize import safe_line, safe_text
 from gemmachat.terminal_mode import keys_asked, keys_held
@@ -66,6 +67,7 @@ class Screen:
         self._view: AnswerView | None = None
         self._part: Part = "answer"
         self._at_line_start = True
+        self._folded_since: float | None = None  # when a thought began that is not shown
         self._status_at = float("-inf")
 
     @property
@@ -93,6 +95,10 @@ class Screen:
         if self._view is not None and (piece.part == "answer" or self._err.isatty()):
             self._view.add(piece)
             return
+        if piece.part == "thought" and self.display.fold_thoughts:
+            self._folded_since = self._folded_since or time.monotonic()
+            return
+        self._tell_folded()
         text = safe_text(piece.text)
         if not text:
             return
@@ -111,6 +117,7 @@ class Screen:
         view, self._view = self._view, None
         if view is not None:
             view.end()
+        self._tell_folded()
         self._end_line()
         self._part = "answer"
 
@@ -224,6 +231,12 @@ class Screen:
         style = theme(self.display.theme)
         blocks = BlockView(style, colour=self._wants_colour, unicode=unicode)
         return AnswerView(self._out, blocks, fold_thoughts=self.display.fold_thoughts)
+
+    def _tell_folded(self) -> None:
+        since, self._folded_since = self._folded_since, None
+        if since is not None:
+            self._end_line()
+            self.note(folded_thought(time.monotonic() - since))
 
     def _end_line(self) -> None:
         if not self._at_line_start:

@@ -32,6 +32,8 @@ def run_chat(source: Source, screen: Screen, saving: Saving, *, stats: bool) -> 
     def load() -> OpenedChat:
         opened = source.open()
         saving.restore(opened.chat, source.system)
+        if saving.resumed is not None:
+            talk.used = opened.chat.used_tokens
         return opened
 
     def reopen(name: str) -> Opening:
