@@ -50,6 +50,6 @@ def test_tiny_window_has_a_prompt_that_can_be_typed_in() -> None:
         terminal.send("/st")
         terminal.wait_for("/st")
         terminal.send("ats\r")
-        terminal.wait(lambda shown: "target pass" in shown.text.replace("\n", " "))
+        terminal.wait(lambda shown: "target pass" in shown.text.replace("\n", ""))
         terminal.wait_for_prompt()
         assert terminal.leave() == 0
