@@ -132,8 +132,8 @@ class ToolRunner:
     """The tools of one chat. Close it, or use `with`.
 
     `files` are Python files with typed functions; `builtin` adds a calculator and the current time.
-    `confirm` is asked before every call; None allows all, and KeyboardInterrupt stops. Raises `NotFoundError` or `UsageError` on
-    files that cannot be used.
+    `confirm` is asked before every call, and may raise KeyboardInterrupt to stop the answer; None
+    allows all. Raises `NotFoundError` or `UsageError` on files that cannot be used.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ def load(model, threads=None, **memory):
 cli_shared.open_engine = load
 sys.exit(cli.main())
 """
-_PATIENCE_S = float(os.environ.get("PP", 60))
+_PATIENCE_S = 60.0
 _PROMPT_BEGINS = b"\x1b[?2004h"  # bracketed paste
 
 

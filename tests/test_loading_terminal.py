@@ -142,9 +142,7 @@ def test_other_model_that_cannot_be_loaded_leaves_the_chat_going(gate: Gate) -> 
 
 
 def test_interrupt_on_a_dumb_terminal_ends_a_load_at_once(gate: Gate) -> None:
-    with pseudo_terminal(
-        "run", "tiny", script=scripted("one", gate=gate), TERM="dumb"
-    ) as terminal:
+    with pseudo_terminal("run", "tiny", script=scripted("one", gate=gate), TERM="dumb") as terminal:
         terminal.wait_for("/help lists the commands")
         terminal.send("\x03")
         assert terminal.end() == 130

@@ -75,9 +75,10 @@ def test_real_engine_goes_on_with_what_was_said(tmp_path: Path) -> None:
 
 
 def test_server_answers_in_the_prompt_loop(tmp_path: Path) -> None:
-    missing = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n" + json.dumps(
-        {"error": {"message": "no model \x1b[2Jx"}}
-    ).encode()
+    missing = (
+        b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n"
+        + json.dumps({"error": {"message": "no model \x1b[2Jx"}}).encode()
+    )
     usage = event(
         json.dumps({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}})
     )
@@ -117,7 +118,10 @@ def test_server_answers_in_the_prompt_loop(tmp_path: Path) -> None:
             assert "fourth" in terminal.screen
             assert terminal.leave() == 0
         sent = json.loads(server.requests[-1].split(b"\r\n\r\n")[-1])
-    assert [message["content"] for message in sent["messages"]][:2] == ["one", "**first** \x1b]0;x\x07"]
+    assert [message["content"] for message in sent["messages"]][:2] == [
+        "one",
+        "**first** \x1b]0;x\x07",
+    ]
     assert sent["messages"][-1] == {"role": "user", "content": "four"}
 
 

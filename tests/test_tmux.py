@@ -41,7 +41,6 @@ class Tmux:
             time.sleep(0.05)
         return lines
 
-
     def wait_for_end(self) -> None:
         end = time.monotonic() + _PATIENCE_S
         while self.lives:
@@ -79,7 +78,9 @@ def test_chat_in_tmux(tmux: Tmux, tmp_path: Path) -> None:
     program = tmp_path / "chat.py"
     program.write_text(scripted("first *answer*", ANSWER, pause_s=0.0005))
     environment = [
-        word for name in ("XDG_DATA_HOME", "XDG_STATE_HOME") for word in ("-e", f"{name}={tmp_path}")
+        word
+        for name in ("XDG_DATA_HOME", "XDG_STATE_HOME")
+        for word in ("-e", f"{name}={tmp_path}")
     ]
     size = ("-x", "80", "-y", "24")
     command = (sys.executable, str(program), "run", "tiny")

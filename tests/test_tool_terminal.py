@@ -92,9 +92,8 @@ def test_interrupt_stops_a_call_that_runs(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     tools = tmp_path / "tools.py"
-    tools.write_text(
-        f"def hang() -> None:\n    open({str(pipe)!r}, 'w').close()\n    open({str(pipe)!r}).read()\n"
-    )
+    started, waits = f"open({str(pipe)!r}, 'w').close()", f"open({str(pipe)!r}).read()"
+    tools.write_text(f"def hang() -> None:\n    {started}\n    {waits}\n")
     call = "<|tool_call>call:hang{}<tool_call|>"
     with pseudo_terminal(
         "run", "tiny", "--tools", str(tools), "--yes", script=scripted(call, "later answer")
@@ -167,9 +166,7 @@ def test_calls_of_a_server_are_asked_for_too() -> None:
     arguments = ("run", "--base-url")
     with (
         scripted_server(*answers) as server,
-        pseudo_terminal(
-            *arguments, server.url, "--model", "m", "--tools", "builtin"
-        ) as terminal,
+        pseudo_terminal(*arguments, server.url, "--model", "m", "--tools", "builtin") as terminal,
     ):
         terminal.wait_for_prompt()
         terminal.line("go")
