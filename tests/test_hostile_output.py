@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 
-import pytest
 import pyte
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pseudo_terminal import pseudo_terminal, scripted

@@ -134,6 +134,19 @@ def test_chat_on_a_dumb_terminal_needs_no_editor() -> None:
         assert b"\x1b" not in terminal.raw
 
 
+def test_prompt_of_a_dumb_terminal_is_seen_while_errors_go_to_a_file(tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    script = scripted("one")
+    with pseudo_terminal(
+        "run", "tiny", script=script, TERM="dumb", redirect=f"2> {errors}"
+    ) as terminal:
+        terminal.wait(lambda shown: shown.screen[0] == ">")
+        terminal.send("hi\n/bye\n")
+        assert terminal.end() == 0
+        assert "one" in terminal.screen
+    assert "> " not in errors.read_text()
+
+
 def test_answers_can_be_redirected_while_the_chat_stays_on_the_terminal(tmp_path: Path) -> None:
     answers = tmp_path / "answers.txt"
     script = scripted("**one**\x1b", "two")
