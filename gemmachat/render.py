@@ -181,11 +181,7 @@ class Screen:
 
         Ctrl-C raises KeyboardInterrupt. Bytes that are no UTF-8 become U+FFFD.
         """
-        if self._out.isatty():  # input() would write to standard error all the same
-            self._out.write(prompt)
-            self._out.flush()
-        else:
-            self._tell(prompt)
+        self._prompt(prompt)
         try:
             return input()
         except (EOFError, KeyboardInterrupt) as end:
@@ -207,8 +203,10 @@ class Screen:
         in_view = self._view is not None
         self.end_answer()
         try:
-            with keys_asked(sys.stdin), self._pastes_marked(None), interrupts_raise():
-                reply = self.read_line(f"{question} [y/N] ")
+            with interrupts_raise(), self._pastes_marked(None):
+                self._prompt(question)
+                with keys_asked(sys.stdin):  # only once the question is seen
+                    reply = self.read_line(" [y/N] ")
         finally:
             if in_view:
                 self._view = self._new_view()
@@ -238,6 +236,13 @@ class Screen:
         style = theme(self.display.theme)
         blocks = BlockView(style, colour=self._wants_colour, unicode=unicode)
         return AnswerView(self._out, blocks, fold_thoughts=self.display.fold_thoughts)
+
+    def _prompt(self, text: str) -> None:
+        if self._out.isatty():  # input() would write to standard error all the same
+            self._out.write(text)
+            self._out.flush()
+        else:
+            self._tell(text)
 
     @contextmanager
     def _pastes_marked(self, terminal: TextIO | None) -> Iterator[None]:

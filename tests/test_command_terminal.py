@@ -63,7 +63,12 @@ def test_settings_system_and_figures() -> None:
 def test_chats_are_named_listed_loaded_and_written(tmp_path: Path) -> None:
     data = {"XDG_DATA_HOME": str(tmp_path)}
     with pseudo_terminal(
-        "run", "tiny", script=scripted("first answer", "second answer"), lines=60, **data
+        "run",
+        "tiny",
+        script=scripted("first answer", "second answer"),
+        lines=60,
+        columns=200,
+        **data,
     ) as terminal:
         terminal.wait_for_prompt()
         assert "there is nothing to save yet" in terminal.told("/save early")
