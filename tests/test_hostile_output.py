@@ -164,11 +164,11 @@ def test_escape_is_seen_once_wherever_it_is_split(
 
 @pytest.mark.parametrize("options", [(), ("--plain",)])
 def test_program_writes_nothing_else_either(options: tuple[str, ...]) -> None:
-    said = "\n\n".join(HOSTILE)
-    script = scripted(f"<|channel>thought\n{said}<channel|>{said}")
+    thought, answer = "\n".join((*ESCAPES, *TRICKS)), "\n\n".join(HOSTILE)
+    script = scripted(f"<|channel>thought\n{thought}<channel|>{answer}")
     with pseudo_terminal(
         "run", "tiny", "hi", "--ctx", "1000000", *options, script=script, NO_COLOR="1"
     ) as terminal:
         assert terminal.end() == 0
         not_ours(terminal.raw)
-        assert terminal.text.count("owned") >= 2 * 2 * len(CARRIERS)
+        assert terminal.text.count("owned") >= 2 + 2 * len(CARRIERS)

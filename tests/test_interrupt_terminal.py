@@ -5,7 +5,6 @@ Loading is in `test_loading_terminal.py`, calls of tools in `test_tool_terminal.
 
 from __future__ import annotations
 
-import pytest
 from pseudo_terminal import PseudoTerminal, pseudo_terminal, scripted
 
 ANSWERS = ("first answer", "second answer", "third answer", "fourth answer")
@@ -30,22 +29,24 @@ def test_interrupt_while_the_prompt_is_read() -> None:
         assert terminal.leave() == 0
 
 
-@pytest.mark.parametrize("command", ["hi", "/regen", "/edit anew", "/compact"])
-def test_interrupt_keeps_what_was_said_before(command: str) -> None:
-    script = scripted("one", "two", "third answer", "fourth answer", hang_at=5)
-    with pseudo_terminal("run", "tiny", script=script) as terminal:
+def test_interrupt_keeps_what_was_said_before() -> None:
+    script = scripted("one", "two", "third answer", hang_at=5)
+    with pseudo_terminal("run", "tiny", script=script, lines=60) as terminal:
         terminal.wait_for_prompt()
         terminal.ask("first question")
         terminal.ask("second question")
-        terminal.line(command)
-        terminal.wait(lambda shown: "third" in shown.screen)
-        terminal.send("\x03")
-        stopped(terminal, 1)
-        taken = {"hi": "hi", "/edit anew": "anew"}.get(command, "second question")
-        assert f"taken back: {taken}" in terminal.told("/undo")
-        if command == "/compact":
-            assert "nothing was changed" in terminal.text
-            assert "this summary stands for" not in terminal.text
+        commands = ("hi", "/compact", "/regen", "/edit anew")
+        for number, command in enumerate(commands, 1):
+            terminal.line(command)
+            terminal.wait(lambda shown, number=number: shown.text.count("third") == number)
+            terminal.send("\x03")
+            stopped(terminal, number)
+            if command == "/compact":
+                assert "nothing was changed" in terminal.text
+            if command in ("hi", "/edit anew"):
+                assert f"taken back: {command[-4:].strip()}" in terminal.told("/undo")
+        assert "this summary stands for" not in terminal.text
+        assert "taken back: first question" in terminal.told("/undo")
         assert terminal.leave() == 0
 
 

@@ -10,7 +10,7 @@ from pseudo_terminal import PseudoTerminal, pseudo_terminal, scripted
 
 TOKENS = 20_000  # of the scripted engine: bytes
 LINES = TOKENS // 20
-PROSE = "".join(f"Line {number:06} is one.\n\n"[:20] for number in range(LINES))
+PROSE = "".join(f"Line {number:06} is it.\n\n" for number in range(LINES))
 ITEMS = "".join(f"- item {number:06} **x**\n" for number in range(LINES))
 
 
@@ -22,9 +22,9 @@ def held(terminal: PseudoTerminal) -> int:
     return int(found[1]) * 1024
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (20, 5)])
-def test_answer_of_20000_tokens_is_printed_once(columns: int, lines: int) -> None:
-    script = scripted("warm", PROSE, ITEMS)
+@pytest.mark.parametrize(("columns", "lines", "answer"), [(80, 24, PROSE), (20, 5, ITEMS)])
+def test_answer_of_20000_tokens_is_printed_once(columns: int, lines: int, answer: str) -> None:
+    script = scripted("warm", answer)
     with pseudo_terminal(
         "run", "tiny", "--ctx", "100000", script=script, columns=columns, lines=lines
     ) as terminal:
@@ -33,11 +33,9 @@ def test_answer_of_20000_tokens_is_printed_once(columns: int, lines: int) -> Non
         before = held(terminal)
         terminal.ask("long")
         after = held(terminal)
-        assert re.findall(r"Line (\d+)", terminal.text) == [f"{n:06}" for n in range(LINES)]
+        assert re.findall(r"\d{6}", terminal.text) == [f"{n:06}" for n in range(LINES)]
         # An answer is kept as text and tokens; what is drawn of it is not.
         assert after - before < 20_000_000
-        terminal.ask("list")
-        assert re.findall(r"item (\d+)", terminal.text) == [f"{n:06}" for n in range(LINES)]
         assert terminal.leave() == 0
 
 
