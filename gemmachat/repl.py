@@ -66,7 +66,7 @@ class Repl:
                 asking = self._leaving = False
                 if message is None or not self._take(message):
                     return
-            except KeyboardInterrupt:  # at any moment, also while the one before is told
+            except KeyboardInterrupt:  # noqa: PERF203 - at any moment, also while one is told
                 interrupted = True
 
     def _goes_on(self, asking: bool) -> bool:
