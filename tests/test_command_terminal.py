@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -192,4 +191,3 @@ def test_private_chat_saves_and_lists_nothing(tmp_path: Path) -> None:
             assert "--no-save" in terminal.told(command)
         assert terminal.leave() == 0
     assert not any(b"secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    shutil.rmtree(tmp_path)
