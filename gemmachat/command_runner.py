@@ -14,11 +14,11 @@ from gemmachat.attachment import attached
 from gemmachat.conversation import Conversation
 from gemmachat.errors import GemmachatError, UsageError
 from gemmachat.export import export
-from gemmachat.opening import OpenedChat, Opening
 from gemmachat.publish import publish
 from gemmachat.saved_options import from_settings
 
 if TYPE_CHECKING:
+    from gemmachat.dialogue import Dialogue
     from gemmachat.talk import Talk
 
 _CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
@@ -87,26 +87,18 @@ class CommandRunner:
         opening = talk.reopen(name)  # refuses a name that stands for nothing
         old, conversation, options = talk.opening, talk.chat.conversation, talk.chat.options
 
-        def carried(to: Opening, after: Opening) -> Opening:
-            """What loads a model for this chat, once the other one is free."""
-
-            def load() -> OpenedChat:
-                after.ended()
-                opened = to.load()
-                opened.chat.options = options
-                opened.chat.restore(conversation)
-                return opened
-
-            return Opening(to.name, load, to.settings)
+        def take_up(chat: Dialogue) -> None:
+            chat.options = options
+            chat.restore(conversation)
 
         old.close()
-        talk.start(carried(opening, old))
+        talk.start(opening.after(old, take_up))
         try:
             talk.opened  # noqa: B018 - waits
         except BaseException:  # Ctrl-C among them
             failed = talk.opening
             failed.close()
-            talk.start(carried(old, failed))
+            talk.start(old.after(failed, take_up))
             raise
         talk.changed()
         self._screen.note(f"{opening.name} goes on with this chat")

@@ -35,7 +35,7 @@ class Opening:
         """Of the model."""
         self.settings = settings
         """What finds the model again; see `chat_source.Source`."""
-        self.load = load
+        self._load = load
         self._opened: OpenedChat | None = None
         self._error: BaseException | None = None
         self._done: Callable[[BaseException | None], None] = lambda _error: None
@@ -72,10 +72,17 @@ class Opening:
         assert self._opened is not None
         return self._opened
 
-    def ended(self) -> None:
-        """Wait until nothing is loaded any more, whatever came of it."""
-        if self._ended is not None:
-            self._ended.wait()
+    def after(self, other: Opening, prepare: Callable[[Dialogue], None]) -> Opening:
+        """Return what loads this model anew once `other` loads no more, and prepares its chat."""
+
+        def load() -> OpenedChat:
+            if other._ended is not None:
+                other._ended.wait()
+            opened = self._load()
+            prepare(opened.chat)
+            return opened
+
+        return Opening(self.name, load, self.settings)
 
     def close(self) -> None:
         """Free the chat and its model; one that is still loading as soon as it is there."""
@@ -87,7 +94,7 @@ class Opening:
 
     def _run(self) -> None:
         try:
-            opened = self.load()
+            opened = self._load()
             with self._lock:
                 self._opened = opened
                 closed = self._closed

@@ -33,7 +33,9 @@ def test_answer_of_20000_tokens_is_printed_once(columns: int, lines: int, answer
         before = held(terminal)
         terminal.ask("long")
         after = held(terminal)
-        assert re.findall(r"(?:Line|item) (\d+)", terminal.text) == [f"{n:06}" for n in range(LINES)]
+        assert re.findall(r"(?:Line|item) (\d+)", terminal.text) == [
+            f"{n:06}" for n in range(LINES)
+        ]
         # An answer is kept as text and tokens; what is drawn of it is not.
         assert after - before < 20_000_000
         assert terminal.leave() == 0
