@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.syntax import Syntax
+from rich.text import Text
+
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
-    from rich.text import Text
 
 # Lexers run regular expressions over any text: only well-known ones may, on little of it.
 _LANGUAGES = frozenset(
@@ -70,16 +72,12 @@ class CodeHighlighter:
     """The colours of one code block. Languages that are not known stay plain."""
 
     def __init__(self, language: str, palette: str) -> None:
-        from rich.syntax import Syntax
-
         self._lexer = _lexer(language)
         self._palette = Syntax.get_theme(palette)
         self._before: list[str] = []
 
     def line(self, source: str, *, ended: bool = True) -> Text:
         """Return a line in colours; one that has not `ended` may still grow."""
-        from rich.text import Text
-
         text = Text(source, end="")
         if self._lexer is not None and len(source) <= _MAX_LINE:
             text = self._coloured(source)
@@ -90,8 +88,6 @@ class CodeHighlighter:
         return text
 
     def _coloured(self, source: str) -> Text:
-        from rich.text import Text
-
         assert self._lexer is not None
         line, number = Text("", end=""), 0
         for kind, value in self._lexer.get_tokens("\n".join([*self._before, source])):

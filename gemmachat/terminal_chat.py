@@ -30,6 +30,9 @@ def run_chat(source: Source, screen: Screen, saving: Saving, *, stats: bool) -> 
     """
 
     def load() -> OpenedChat:
+        # Imported by the first answer, this would be there for Ctrl-C to break off.
+        from gemmachat import answer_view, block_view  # noqa: F401
+
         opened = source.open()
         saving.restore(opened.chat, source.system)
         if saving.resumed is not None:
