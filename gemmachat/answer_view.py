@@ -14,7 +14,7 @@ from typing import TextIO
 
 from gemmachat.block_view import BlockView
 from gemmachat.live_area import LiveArea
-from gemmachat.markdown import Block, MarkdownBlocks, ThoughtLines
+from gemmachat.markdown import Block, MarkdownBlocks, ThoughtLines, folded_thought
 from gemmachat.parse import Part, Piece
 from gemmachat.sanitize import safe_text
 
@@ -77,8 +77,8 @@ class AnswerView:
             self._ended += self._answer.flush()
         elif self._folded():
             seconds = time.monotonic() - self._thought_began
-            folded = f"thought for {seconds:.0f} s (/think show)"
-            self._ended += [Block("thought", text, spaced=False) for text in (folded, "")]
+            lines = (folded_thought(seconds), "")
+            self._ended += [Block("thought", text, spaced=False) for text in lines]
         elif self._part:
             self._ended += self._thought.flush()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemmachat.errors import GemmachatError, UsageError
 from gemmachat.native_structs import MAX_DRAFT
+from gemmachat.sampling import MAX_INT32
 from gemmachat.theme import THEMES
 
 if TYPE_CHECKING:
@@ -94,8 +95,9 @@ def change(name: str, text: str, chat: Dialogue, display: Display) -> None:
     options = chat.options
     if known in _SAMPLING:
         value, known = replace(options.sampling, **{known: value}), "sampling"
-    if known in ("max_tokens", "thought_budget") and value is not None and value < 1:
-        raise UsageError(f"{known} takes none, or 1 or more, not {value}")
+    limited = known in ("max_tokens", "thought_budget") and value is not None
+    if limited and not 1 <= value <= MAX_INT32:
+        raise UsageError(f"{known} takes none, or 1 to {MAX_INT32}, not {text[:40]}")
     chat.options = replace(options, **{known: value})
     try:
         chat.used_tokens  # noqa: B018 - the model may have no mark that a thought needs

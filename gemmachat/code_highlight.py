@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.syntax import Syntax
+from rich.text import Text
+
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
-    from rich.text import Text
 
 # Lexers run regular expressions over any text: only well-known ones may, on little of it.
 _LANGUAGES = frozenset(
@@ -63,23 +65,19 @@ _LANGUAGES = frozenset(
     }
 )
 _MAX_LINE = 500  # characters
-_MAX_CONTEXT = 100  # lines
+_MAX_CONTEXT = 50  # lines; they are read again for every line
 
 
 class CodeHighlighter:
     """The colours of one code block. Languages that are not known stay plain."""
 
     def __init__(self, language: str, palette: str) -> None:
-        from rich.syntax import Syntax
-
         self._lexer = _lexer(language)
         self._palette = Syntax.get_theme(palette)
         self._before: list[str] = []
 
     def line(self, source: str, *, ended: bool = True) -> Text:
         """Return a line in colours; one that has not `ended` may still grow."""
-        from rich.text import Text
-
         text = Text(source, end="")
         if self._lexer is not None and len(source) <= _MAX_LINE:
             text = self._coloured(source)
@@ -90,16 +88,13 @@ class CodeHighlighter:
         return text
 
     def _coloured(self, source: str) -> Text:
-        from rich.text import Text
-
         assert self._lexer is not None
-        lines = [Text("", end="")]
+        line, number = Text("", end=""), 0
         for kind, value in self._lexer.get_tokens("\n".join([*self._before, source])):
-            for number, piece in enumerate(value.split("\n")):
-                if number:
-                    lines.append(Text("", end=""))
-                lines[-1].append(piece, self._palette.get_style_for_token(kind))
-        line = lines[len(self._before)]
+            for place, piece in enumerate(value.split("\n")):
+                number += place > 0
+                if number == len(self._before):
+                    line.append(piece, self._palette.get_style_for_token(kind))
         # A lexer that swallows or adds anything must not change what is shown.
         return line if line.plain == source else Text(source, end="")
 

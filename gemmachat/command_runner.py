@@ -18,6 +18,7 @@ from gemmachat.publish import publish
 from gemmachat.saved_options import from_settings
 
 if TYPE_CHECKING:
+    from gemmachat.dialogue import Dialogue
     from gemmachat.talk import Talk
 
 _CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
@@ -57,6 +58,7 @@ class CommandRunner:
 
     def run(self, name: str, argument: str) -> bool:
         """Run a command; returns whether the chat goes on."""
+        self._talk.edits = False  # what is typed next is no longer the question that was to change
         if name == "/bye":
             return False
         if name not in self._actions:
@@ -83,20 +85,21 @@ class CommandRunner:
             self._screen.note(talk.opening.name)
             return
         opening = talk.reopen(name)  # refuses a name that stands for nothing
-        old, conversation = talk.opening, talk.chat.conversation
-        options = talk.chat.options
+        old, conversation, options = talk.opening, talk.chat.conversation, talk.chat.options
+
+        def take_up(chat: Dialogue) -> None:
+            chat.options = options
+            chat.restore(conversation)
+
         old.close()
-        talk.opening = opening
-        opening.start(lambda _error: None)
+        talk.start(opening.after(old, take_up))
         try:
             talk.opened  # noqa: B018 - waits
-        except (GemmachatError, KeyboardInterrupt):
-            talk.opening = old.again()
-            talk.chat.restore(conversation)
-            talk.chat.options = options
+        except BaseException:  # Ctrl-C among them
+            failed = talk.opening
+            failed.close()
+            talk.start(old.after(failed, take_up))
             raise
-        talk.chat.options = options
-        talk.chat.restore(conversation)
         talk.changed()
         self._screen.note(f"{opening.name} goes on with this chat")
 

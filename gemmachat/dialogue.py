@@ -129,6 +129,7 @@ class Dialogue(ABC):
         the summary was not finished. Raises `UsageError` where there are no two turns, and
         `ContextFullError` when no room is left for a summary.
         """
+        self.compaction = None
         turns = self._conversation.turns()
         if len(turns) < 2:
             raise UsageError("there is nothing to compact: the conversation has no two turns yet")
@@ -160,7 +161,6 @@ class Dialogue(ABC):
         self.last = answer
 
     def _compact(self, turns: list[tuple[Message, ...]]) -> Iterator[Piece]:
-        self.compaction = None
         before = self.used_tokens
         old, kept = Conversation(self._conversation.messages[: -len(turns[-1])]), turns[-1]
         options = replace(
@@ -172,6 +172,7 @@ class Dialogue(ABC):
         )
         asked = old.extended(Message("user", SUMMARY_REQUEST))
         said, answer, _ = yield from self._turn(asked, options, None)
+        self.last = answer
         if answer.finish_reason == "stop" and answer.text.strip():
             start = self._conversation.without_turns()
             self._conversation = start.extended(asked.messages[-1], *said, *kept)

@@ -20,6 +20,7 @@ from prompt_toolkit.input import create_input
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
 
@@ -30,10 +31,15 @@ from gemmachat.typed_text import is_open, message_of, valid
 
 PROMPT = "> "
 _CONTINUED = "  "
+_MENU_ROWS = 6
 
 # Shift-Enter, as xterm (modifyOtherKeys) and kitty write it.
 for _sequence in ("\x1b[27;2;13~", "\x1b[13;2u"):
     ANSI_SEQUENCES[_sequence] = (Keys.Escape, Keys.ControlM)
+
+# Typed or found in the history, these would turn the line around, our prompt included.
+for _code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A)):
+    Char.display_mappings[chr(_code)] = safe_text(chr(_code))
 
 
 class LineEditor:
@@ -62,7 +68,6 @@ class LineEditor:
             history=open_history(history),
             completer=_Completer(suggest),
             complete_while_typing=Condition(self._typing_command),
-            reserve_space_for_menu=6,
             key_bindings=_bindings(),
             bottom_toolbar=lambda: [("class:status", safe_line(self._status()))],
             style=Style.from_dict({"bottom-toolbar": "noreverse", "status": "fg:ansibrightblack"}),
@@ -73,6 +78,7 @@ class LineEditor:
         )
         # A terminal that does not tell where the cursor is shows no status line, and no warning.
         self._session.app.renderer.cpr_not_supported_callback = lambda: None
+        self._session.app.before_render += self._fit_menu
         self._session.app.after_render += self._first_shown
 
     def read(self, default: str = "") -> str | None:
@@ -100,6 +106,11 @@ class LineEditor:
 
         if loop is not None:
             loop.call_soon_threadsafe(leave)
+
+    def _fit_menu(self, app: Application[str]) -> None:
+        """Keep no more room for the menu of completions than the window has."""
+        rows = app.output.get_size().rows
+        self._session.reserve_space_for_menu = max(min(_MENU_ROWS, rows - 3), 0)
 
     def _first_shown(self, app: Application[str]) -> None:
         app.after_render -= self._first_shown

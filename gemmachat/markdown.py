@@ -223,3 +223,8 @@ class ThoughtLines:
         lines = [""] * self._blank + [line]
         self._blank, self._any = 0, True
         return [Block("thought", text, spaced=False) for text in lines]
+
+
+def folded_thought(seconds: float) -> str:
+    """What stands for a thought that is not shown."""
+    return f"thought for {seconds:.0f} s (/think show)"

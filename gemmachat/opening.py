@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gemmachat.vocab import Vocab
 
 _TICK_S = 0.1  # how soon Ctrl-C ends a wait
+_THREAD = "loading a model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,16 @@ class Opening:
         self._opened: OpenedChat | None = None
         self._error: BaseException | None = None
         self._done: Callable[[BaseException | None], None] = lambda _error: None
-        self._thread: threading.Thread | None = None
+        self._ended: threading.Event | None = None  # of the thread
+        self._closed = False
+        self._lock = threading.Lock()
 
     def start(self, done: Callable[[BaseException | None], None]) -> None:
         """Begin to load; `done` is called from the thread, with what went wrong if anything did."""
         self._done = done
-        self._thread = threading.Thread(target=self._run, name="loading", daemon=True)
-        self._thread.start()
+        # Unlike `join`, waiting for an event can be interrupted by Ctrl-C in every Python.
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name=_THREAD, daemon=True).start()
 
     @property
     def opened(self) -> OpenedChat | None:
@@ -54,13 +58,13 @@ class Opening:
     @property
     def loading(self) -> bool:
         """Whether the thread is at work."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._ended is not None and not self._ended.is_set()
 
     def wait(self) -> OpenedChat:
         """Return the chat as soon as it is there. Raises what loading it raised."""
-        if self._thread is not None:
-            while self._thread.is_alive():
-                self._thread.join(_TICK_S)
+        if self._ended is not None:
+            while not self._ended.wait(_TICK_S):
+                pass
         elif self._opened is None and self._error is None:
             self._run()
         if self._error is not None:
@@ -68,18 +72,41 @@ class Opening:
         assert self._opened is not None
         return self._opened
 
-    def again(self) -> Opening:
-        """Return what loads the same model once more."""
-        return Opening(self.name, self._load, self.settings)
+    def after(self, other: Opening, prepare: Callable[[Dialogue], None]) -> Opening:
+        """Return what loads this model anew once `other` loads no more, and prepares its chat."""
+
+        def load() -> OpenedChat:
+            if other._ended is not None:
+                other._ended.wait()
+            opened = self._load()
+            prepare(opened.chat)
+            return opened
+
+        return Opening(self.name, load, self.settings)
 
     def close(self) -> None:
-        """Free the chat and its model."""
-        if self._opened is not None:
-            self._opened.close()
+        """Free the chat and its model; one that is still loading as soon as it is there."""
+        with self._lock:
+            self._closed = True
+            opened = self._opened
+        if opened is not None:
+            opened.close()
 
     def _run(self) -> None:
         try:
-            self._opened = self._load()
+            opened = self._load()
+            with self._lock:
+                self._opened = opened
+                closed = self._closed
+            if closed:
+                opened.close()
         except BaseException as error:  # raised again where the chat is waited for
             self._error = error
         self._done(self._error)
+        if self._ended is not None:
+            self._ended.set()
+
+
+def any_loading() -> bool:
+    """Whether a model is being loaded, also one that nobody waits for any more."""
+    return any(thread.name == _THREAD for thread in threading.enumerate())

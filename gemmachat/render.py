@@ -14,14 +14,16 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gemmachat.interrupt import interrupts_raise
+from gemmachat.markdown import folded_thought
 from gemmachat.parse import Part, Piece
 from gemmachat.sanitize import safe_line, safe_text
+from gemmachat.standard_streams import discard, make_blocking, standard
 from gemmachat.terminal_mode import keys_asked, keys_held
 from gemmachat.theme import ThemeName, theme, theme_of
 from gemmachat.transfer_view import SECONDS_BETWEEN_LINES, Bar, Lines
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 MAX_SENTENCE = 1000  # characters; it may echo an argument
 _MAX_COPY = 100_000  # bytes that terminals take in one sequence
+_MARKS, _NO_MARKS = "\x1b[?2004h", "\x1b[?2004l"  # bracketed paste
 _DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
 
 
@@ -55,10 +58,10 @@ class Screen:
         if isinstance(sys.stdin, TextIOWrapper):
             sys.stdin.reconfigure(errors="replace")  # what is typed or pasted is never an error
         # input() needs both in place.
-        self._out = sys.stdout = _standard(sys.stdout)
-        self._err = sys.stderr = _standard(sys.stderr)
+        self._out = sys.stdout = standard(sys.stdout)
+        self._err = sys.stderr = standard(sys.stderr)
         for stream in (sys.stdin, self._out, self._err):
-            _make_blocking(stream)
+            make_blocking(stream)
         self._dumb = environment.get("TERM") == "dumb"
         self._wants_colour = not environment.get("NO_COLOR") and not self._dumb
         self._colour = self._err.isatty() and self._wants_colour
@@ -66,6 +69,8 @@ class Screen:
         self._view: AnswerView | None = None
         self._part: Part = "answer"
         self._at_line_start = True
+        self._marking: TextIO | None = None  # the terminal that marks pastes now
+        self._folded_since: float | None = None  # when a thought began that is not shown
         self._status_at = float("-inf")
 
     @property
@@ -78,9 +83,13 @@ class Screen:
     def answering(self, *, hold_keys: bool = False) -> Iterator[None]:
         """The block in which the pieces of one answer come.
 
-        With `hold_keys`, keys that are pressed in it wait for the next prompt and show nothing.
+        With `hold_keys`, keys that are pressed in it show nothing and wait for the next prompt,
+        where what was pasted arrives as one text.
         """
-        with keys_held(sys.stdin if hold_keys else None):
+        with (
+            keys_held(sys.stdin if hold_keys else None),
+            self._pastes_marked(self.terminal if hold_keys else None),
+        ):
             try:
                 if self._out.isatty() and not self._dumb and self.display.markdown:
                     self._view = self._new_view()
@@ -93,6 +102,10 @@ class Screen:
         if self._view is not None and (piece.part == "answer" or self._err.isatty()):
             self._view.add(piece)
             return
+        if piece.part == "thought" and self.display.fold_thoughts:
+            self._folded_since = self._folded_since or time.monotonic()
+            return
+        self._tell_folded()
         text = safe_text(piece.text)
         if not text:
             return
@@ -111,6 +124,7 @@ class Screen:
         view, self._view = self._view, None
         if view is not None:
             view.end()
+        self._tell_folded()
         self._end_line()
         self._part = "answer"
 
@@ -167,11 +181,9 @@ class Screen:
 
         Ctrl-C raises KeyboardInterrupt. Bytes that are no UTF-8 become U+FFFD.
         """
-        shown = prompt if self._out.isatty() else ""
-        if not shown:
-            self._tell(prompt)
+        self._prompt(prompt)
         try:
-            return input(shown)
+            return input()
         except (EOFError, KeyboardInterrupt) as end:
             self._tell("\n")
             if isinstance(end, KeyboardInterrupt):
@@ -180,24 +192,24 @@ class Screen:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody can see a question here and answer it."""
-        seen = self._err.isatty() or self._out.isatty()
-        return seen and sys.stdin is not None and sys.stdin.isatty()
+        """Whether somebody can see here what a question is about, and answer it."""
+        return self._err.isatty() and sys.stdin is not None and sys.stdin.isatty()
 
     def confirm(self, question: str) -> bool:
         """Ask for a yes, also in the middle of an answer. Keys that were pressed before are lost.
 
-        Ctrl-C is a no, and goes on to whoever waits for it.
+        Ctrl-C raises KeyboardInterrupt, and goes on to whoever waits for it.
         """
         in_view = self._view is not None
         self.end_answer()
-        with keys_asked(sys.stdin), interrupts_raise():
-            try:
-                reply = self.read_line(f"{question} [y/N] ")
-            except KeyboardInterrupt:
-                reply = None
-        if in_view:
-            self._view = self._new_view()
+        try:
+            with interrupts_raise(), self._pastes_marked(None):
+                self._prompt(question)
+                with keys_asked(sys.stdin):  # only once the question is seen
+                    reply = self.read_line(" [y/N] ")
+        finally:
+            if in_view:
+                self._view = self._new_view()
         return (reply or "").strip().lower() in ("y", "yes")
 
     def copy(self, text: str) -> bool:
@@ -214,7 +226,7 @@ class Screen:
 
     def abandon_output(self) -> None:
         """Give up on standard output: nobody reads it, or nothing more can be written."""
-        _discard(self._out)
+        discard(self._out)
 
     def _new_view(self) -> AnswerView:
         from gemmachat.answer_view import AnswerView
@@ -224,6 +236,36 @@ class Screen:
         style = theme(self.display.theme)
         blocks = BlockView(style, colour=self._wants_colour, unicode=unicode)
         return AnswerView(self._out, blocks, fold_thoughts=self.display.fold_thoughts)
+
+    def _prompt(self, text: str) -> None:
+        if self._out.isatty():  # input() would write to standard error all the same
+            self._out.write(text)
+            self._out.flush()
+        else:
+            self._tell(text)
+
+    @contextmanager
+    def _pastes_marked(self, terminal: TextIO | None) -> Iterator[None]:
+        """Have `terminal` mark in the block where a paste begins and ends; with None none does."""
+        before, self._marking = self._marking, terminal
+        self._mark_pastes(before, terminal)
+        try:
+            yield
+        finally:
+            self._marking = before
+            self._mark_pastes(terminal, before)
+
+    def _mark_pastes(self, old: TextIO | None, new: TextIO | None) -> None:
+        for stream, sequence in ((old, _NO_MARKS), (new, _MARKS)):
+            if stream is not None and old is not new:
+                stream.write(sequence)
+                stream.flush()
+
+    def _tell_folded(self) -> None:
+        since, self._folded_since = self._folded_since, None
+        if since is not None:
+            self._end_line()
+            self.note(folded_thought(time.monotonic() - since))
 
     def _end_line(self) -> None:
         if not self._at_line_start:
@@ -240,34 +282,7 @@ class Screen:
             self._err.write(text)
             self._err.flush()
         except OSError:
-            _discard(self._err)
+            discard(self._err)
 
     def _styled(self, style: str, text: str) -> str:
         return f"{style}{text}{_RESET}" if self._colour else text
-
-
-def _standard(stream: TextIO | None) -> TextIO:
-    """A standard stream that can be written to: what was closed by the caller leads nowhere."""
-    if stream is None:
-        # As with the interpreter's own streams, the descriptor stays open.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        return open(nowhere, "w", encoding="utf-8", closefd=False)
-    if isinstance(stream, TextIOWrapper):
-        stream.reconfigure(errors="replace")  # an answer may hold what the locale cannot encode
-    return stream
-
-
-def _make_blocking(stream: TextIO | None) -> None:
-    """Undo what a program that shares the pipe may have set: reads and writes would come short."""
-    if stream is not None:
-        with suppress(OSError, ValueError):  # a stream that is no file of the system
-            os.set_blocking(stream.fileno(), True)
-
-
-def _discard(stream: TextIO) -> None:
-    """Send what the stream still holds, and all that follows, nowhere."""
-    with suppress(OSError, ValueError):  # a stream that is no file of the system
-        # Otherwise the interpreter fails once more when it flushes it at exit.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)

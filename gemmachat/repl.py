@@ -49,27 +49,37 @@ class Repl:
         self._talk = talk
         self._reader = reader
         self._commands = CommandRunner(talk)
+        self._leaving = False  # after one Ctrl-C at the prompt
 
     def run(self) -> None:
         """Run until `/bye`, the end of input or two Ctrl-C. Raises what loading the model did."""
-        leaving = False  # one Ctrl-C at the prompt
+        asking = interrupted = False
         while True:
-            asking = True
             try:
+                if interrupted:
+                    interrupted = False
+                    if not self._goes_on(asking):
+                        return
+                asking = True
                 default, self._talk.typed_again = self._talk.typed_again or "", None
                 message = self._reader.read(default)
-                asking = leaving = False
+                asking = self._leaving = False
                 if message is None or not self._take(message):
                     return
-            except KeyboardInterrupt:
-                if not asking:  # at any moment of a turn
-                    self._talk.stopped()
-                elif self._talk.settled:
-                    if leaving:
-                        return
-                    leaving = True
-                    self._talk.edits = False
-                    self._talk.screen.note("press Ctrl-C again or Ctrl-D to leave")
+            except KeyboardInterrupt:  # noqa: PERF203 - at any moment, also while one is told
+                interrupted = True
+
+    def _goes_on(self, asking: bool) -> bool:
+        """Tell what Ctrl-C did, at the prompt if `asking`; returns whether to go on."""
+        if not asking:
+            self._talk.stopped()
+        elif self._talk.settled:
+            if self._leaving:
+                return False
+            self._leaving = True
+            self._talk.edits = False
+            self._talk.screen.note("press Ctrl-C again or Ctrl-D to leave")
+        return True
 
     def _take(self, message: str) -> bool:
         """Do what a message asks for; returns whether to go on."""

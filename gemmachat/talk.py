@@ -53,7 +53,19 @@ class Talk:
         """Whether the next message replaces the last question."""
         self.used = 0
         """Tokens of the context after the last turn."""
+        self.loaded: Callable[[BaseException | None], None] = lambda _error: None
+        """Told, from another thread, when a model is there, or what went wrong."""
         self._stopped_at = -SETTLED_S
+
+    def start(self, opening: Opening) -> None:
+        """Go on with a model, which is loaded from now on."""
+        self.opening = opening
+
+        def done(error: BaseException | None) -> None:
+            if self.opening is opening:  # otherwise nobody waits for it any more
+                self.loaded(error)
+
+        opening.start(done)
 
     @property
     def opened(self) -> OpenedChat:

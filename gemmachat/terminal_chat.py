@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from gemmachat import settings
 from gemmachat.errors import NotFoundError
-from gemmachat.opening import OpenedChat, Opening
+from gemmachat.opening import OpenedChat, Opening, any_loading
 from gemmachat.repl import PlainReader, Reader, Repl
 from gemmachat.talk import Talk
 
 if TYPE_CHECKING:
     from gemmachat.chat_source import Source
-    from gemmachat.line_editor import LineEditor
     from gemmachat.render import Screen
     from gemmachat.saving import Saving
 
@@ -31,8 +30,13 @@ def run_chat(source: Source, screen: Screen, saving: Saving, *, stats: bool) -> 
     """
 
     def load() -> OpenedChat:
+        # Imported by the first answer, this would be there for Ctrl-C to break off.
+        from gemmachat import answer_view, block_view  # noqa: F401
+
         opened = source.open()
         saving.restore(opened.chat, source.system)
+        if saving.resumed is not None:
+            talk.used = opened.chat.used_tokens
         return opened
 
     def reopen(name: str) -> Opening:
@@ -70,24 +74,18 @@ def _reader(talk: Talk, screen: Screen, *, private: bool) -> Reader:
         known = talk.store.chats() if talk.store else []
         return [(str(chat.id), chat.name) for chat in known]
 
-    def shown() -> None:
-        talk.opening.start(lambda error: _loaded(editor, error))
+    def loaded(error: BaseException | None) -> None:
+        editor.refresh() if error is None else editor.fail(error)
 
+    talk.loaded = loaded
     editor = LineEditor(
         screen.terminal,
         history=None if private else _history_file(),
         suggest=lambda text: suggestions(text, settings=SETTINGS, chats=chats),
         status=lambda: talk.status,
-        shown=shown,
+        shown=lambda: talk.start(talk.opening),
     )
     return editor
-
-
-def _loaded(editor: LineEditor, error: BaseException | None) -> None:
-    if error is None:
-        editor.refresh()
-    else:
-        editor.fail(error)
 
 
 def _history_file() -> Path | None:
@@ -98,7 +96,7 @@ def _history_file() -> Path | None:
 
 
 def _leave(talk: Talk, *, failed: bool) -> None:
-    if not talk.opening.loading:
+    if not any_loading():
         talk.opening.close()
     elif not failed:
         # Native code that loads cannot be stopped, and must not be waited for.

@@ -24,7 +24,7 @@ def keys_held(stdin: TextIO | None) -> Iterator[None]:
         mode[_INPUT] &= ~termios.ICRNL
         mode[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
 
-    with _mode(stdin, held, when=termios.TCSANOW):
+    with _mode(stdin, held):
         yield
 
 
@@ -39,25 +39,29 @@ def keys_asked(stdin: TextIO | None) -> Iterator[None]:
         mode[_INPUT] |= termios.ICRNL
         mode[_LOCAL] |= termios.ECHO | termios.ICANON
 
-    with _mode(stdin, asked, when=termios.TCSAFLUSH):
+    with _mode(stdin, asked) as descriptor:
+        if descriptor is not None:
+            # Unlike TCSAFLUSH this reaches keys, too, that the system is still passing on.
+            termios.tcflush(descriptor, termios.TCIFLUSH)
         yield
 
 
 @contextmanager
-def _mode(stdin: TextIO | None, change: Callable[[list[Any]], None], when: int) -> Iterator[None]:
+def _mode(stdin: TextIO | None, change: Callable[[list[Any]], None]) -> Iterator[int | None]:
+    """Change the mode of a terminal for the block, which gets its descriptor, or None."""
     try:
         descriptor = stdin.fileno() if stdin is not None and stdin.isatty() else -1
         before = termios.tcgetattr(descriptor) if descriptor >= 0 else None
     except (OSError, ValueError, termios.error):
         before = None
     if before is None:
-        yield
+        yield None
         return
     changed = list(before)
     change(changed)
-    termios.tcsetattr(descriptor, when, changed)
+    termios.tcsetattr(descriptor, termios.TCSANOW, changed)
     try:
-        yield
+        yield descriptor
     finally:
         with suppress(OSError, termios.error):  # the terminal is gone
             termios.tcsetattr(descriptor, termios.TCSANOW, before)

@@ -95,13 +95,18 @@ def with_error(call: ToolCall, sentence: str) -> ToolCall:
 
 def describe_call(call: ToolCall) -> str:
     """A call as a person reads it, on one line."""
-    pairs = (f"{name}={_json(value)}" for name, value in call.arguments.items())
-    return f"{call.name}({', '.join(pairs)})"
+    pairs = (f"{_name(name)}={_json(value)}" for name, value in call.arguments.items())
+    return f"{_name(call.name)}({', '.join(pairs)})"
 
 
 def describe_result(call: ToolCall) -> str:
     """What a call returned as a person reads it."""
     return call.result if isinstance(call.result, str) else _json(call.result)
+
+
+def _name(text: str) -> str:
+    """A name without quotes, in which nothing can end a line or stand for something else."""
+    return _json(text)[1:-1]
 
 
 def _json(value: Any) -> str:

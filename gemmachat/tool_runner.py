@@ -132,8 +132,8 @@ class ToolRunner:
     """The tools of one chat. Close it, or use `with`.
 
     `files` are Python files with typed functions; `builtin` adds a calculator and the current time.
-    `confirm` is asked before every call; None allows all. Raises `NotFoundError` or `UsageError` on
-    files that cannot be used.
+    `confirm` is asked before every call, and may raise KeyboardInterrupt to stop the answer; None
+    allows all. Raises `NotFoundError` or `UsageError` on files that cannot be used.
     """
 
     def __init__(
@@ -163,7 +163,12 @@ class ToolRunner:
         if name is None:
             known = ", ".join(self._by_name)
             return with_error(call, f"there is no tool {call.name:.80}, only {known}")
-        if self.confirm is not None and not self.confirm(call):
+        try:
+            allowed = self.confirm is None or self.confirm(call)
+        except KeyboardInterrupt:  # whoever else is told of it may not know yet
+            cancelled.set()
+            allowed = False
+        if not allowed:
             stopped = cancelled.is_set()
             return with_error(call, _STOPPED if stopped else "the user did not allow this call")
         reply = self._reply(name, dict(call.arguments), cancelled)

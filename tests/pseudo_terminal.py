@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,24 +15,65 @@ import pyte
 
 TESTS = Path(__file__).parent
 ENGINE = """
-import sys
+import socket, sys
 sys.path.insert(0, {tests!r})
 from fakes import FakeEngine
 from gemmachat import cli, loading
+from gemmachat.errors import MemoryLimitError
 engine = FakeEngine({answers})
 engine.hang_at = {hang_at}
 engine.pause_s = {pause_s}
-loading.open_engine = lambda model, threads=None, **memory: engine
+gate = {gate!r}
+
+def load(model, threads=None, **memory):
+    failure = ""
+    if gate:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(gate)
+            failure = connection.makefile().read()
+    if failure:
+        raise MemoryLimitError(failure)
+    return engine
+
+loading.open_engine = load
 sys.exit(cli.main())
 """
 _PATIENCE_S = 60.0
 _PROMPT_BEGINS = b"\x1b[?2004h"  # bracketed paste
 
 
-def scripted(*answers: str, hang_at: int | None = None, pause_s: float = 0.0) -> str:
-    """A program that is gemmachat with an engine that plays answers, a pause before each token."""
-    spelled = ", ".join(map(repr, answers))
-    return ENGINE.format(tests=str(TESTS), answers=spelled, hang_at=hang_at, pause_s=pause_s)
+class Gate:
+    """Holds up every loading of a model until it is opened, once for each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._listener = socket.create_server(self.path, family=socket.AF_UNIX)
+        self._listener.settimeout(_PATIENCE_S)
+
+    def open(self, failure: str = "") -> None:
+        """Let the loading that began first go on, or fail with a sentence."""
+        connection, _ = self._listener.accept()
+        with connection:
+            connection.sendall(failure.encode())
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def scripted(
+    *answers: str, hang_at: int | None = None, pause_s: float = 0.0, gate: Gate | None = None
+) -> str:
+    """A program that is gemmachat with an engine that plays answers, a pause before each token.
+
+    With a `gate` loading takes until that is opened.
+    """
+    return ENGINE.format(
+        tests=str(TESTS),
+        answers=", ".join(map(repr, answers)),
+        hang_at=hang_at,
+        pause_s=pause_s,
+        gate=gate and gate.path,
+    )
 
 
 class _Screen(pyte.HistoryScreen):
@@ -130,6 +172,11 @@ class PseudoTerminal:
         """Type a line and wait until it has been answered."""
         self.line(text)
         self.wait_for_prompt()
+
+    def told(self, text: str) -> str:
+        """Type a line; returns what is shown after it, up to the next prompt."""
+        self.ask(text)
+        return self.text.rsplit(f"> {text[:40]}", 1)[1]
 
     def leave(self) -> int:
         """Press Ctrl-D and wait for the end; returns the exit code."""

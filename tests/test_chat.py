@@ -236,6 +236,8 @@ def test_unfinished_summary_changes_nothing() -> None:
     session.cancel()
     assert list(stream) == []
     assert (chat.conversation, chat.compaction) == (kept, None)
+    assert chat.last is not None
+    assert (chat.last.text, chat.last.finish_reason) == ("I", "cancelled")
 
 
 def test_restored_conversation_goes_on_with_the_same_tokens() -> None:

@@ -21,6 +21,22 @@ def test_paste_of_many_lines_is_one_message(tmp_path: Path) -> None:
     assert text in (tmp_path / "all.md").read_text()
 
 
+def test_paste_during_an_answer_waits_as_one_message() -> None:
+    text = "\n".join(f"line {number}" for number in range(300))
+    script = scripted("answer " * 30, "understood", pause_s=0.01)
+    with pseudo_terminal("run", "tiny", script=script, lines=10) as terminal:
+        terminal.wait_for_prompt()
+        terminal.line("hi")
+        terminal.wait_for("answer")
+        assert terminal.raw.count(b"\x1b[?2004h") == terminal.raw.count(b"\x1b[?2004l") + 1
+        terminal.send(f"\x1b[200~{text}\x1b[201~")
+        terminal.wait_for("line 299")
+        assert "understood" not in terminal.text
+        terminal.ask("")
+        assert terminal.text.count("understood") == 1
+        assert terminal.leave() == 0
+
+
 def test_keys_for_a_new_line_and_three_quotes(tmp_path: Path) -> None:
     with pseudo_terminal("run", "tiny", script=scripted("ok"), XDG_DATA_HOME=str(tmp_path)) as t:
         t.wait_for_prompt()

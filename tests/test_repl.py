@@ -168,6 +168,27 @@ def test_interrupt_that_hits_a_command_does_not_count_as_the_first_at_the_prompt
     assert (done.code, done.out) == (0, "one\ntwo\n")
 
 
+def test_interrupt_while_the_one_before_is_told_does_not_end_the_chat(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = talk.Talk.stopped
+    interrupts = [KeyboardInterrupt, KeyboardInterrupt]
+
+    def stopped(self: talk.Talk) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        told(self)
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_runner, "show_stats", interrupt)
+    monkeypatch.setattr(talk.Talk, "stopped", stopped)
+    done = chat(FakeEngine("one", "two"), ["a", "/stats", "b", EOFError])
+    assert (done.code, done.out) == (0, "one\ntwo\n")
+    assert done.err.count("stopped") == 1
+
+
 def test_prompt_that_does_not_fit_is_told_and_the_chat_goes_on(chat: Chat) -> None:
     engine = FakeEngine("one")
     done = chat(engine, ["x" * 100, "a", EOFError], "--ctx", "60")

@@ -28,14 +28,15 @@ def test_conversation_with_the_real_engine() -> None:
 
 
 def test_interrupt_stops_the_real_engine_and_the_chat_goes_on() -> None:
-    with pseudo_terminal("run", "tiny", "--ctx", "4096", "--threads", "1") as terminal:
+    # Reading this prompt alone takes longer than the key press, and the answer is no short one.
+    options = ("--ctx", "4096", "--threads", "1", "--min-tokens", "3000")
+    with pseudo_terminal("run", "tiny", *options) as terminal:
         terminal.wait_for_prompt()
         terminal.wait_for("of 4096 tokens")  # the model is there
-        # Reading this prompt alone takes longer than the key press.
         terminal.send("\x1b[200~" + "hello " * 600 + "\x1b[201~")
         terminal.wait(lambda shown: "hello" in "\n".join(shown.screen))
         terminal.send("\r")
-        terminal.wait(lambda shown: b"\x1b[?2004l" in shown.raw)
+        terminal.wait(lambda shown: shown.raw.count(b"\x1b[?2004h") == 2)  # it is answered
         terminal.send("\x03")
         terminal.wait_for("stopped")
         terminal.wait_for_prompt()
@@ -132,6 +133,19 @@ def test_chat_on_a_dumb_terminal_needs_no_editor() -> None:
         terminal.send("/bye\n")
         assert terminal.end() == 0
         assert b"\x1b" not in terminal.raw
+
+
+def test_prompt_of_a_dumb_terminal_is_seen_while_errors_go_to_a_file(tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    script = scripted("one")
+    with pseudo_terminal(
+        "run", "tiny", script=script, TERM="dumb", redirect=f"2> {errors}"
+    ) as terminal:
+        terminal.wait(lambda shown: shown.screen[0] == ">")
+        terminal.send("hi\n/bye\n")
+        assert terminal.end() == 0
+        assert "one" in terminal.screen
+    assert "> " not in errors.read_text()
 
 
 def test_answers_can_be_redirected_while_the_chat_stays_on_the_terminal(tmp_path: Path) -> None:

@@ -123,6 +123,8 @@ def test_responses_hold_values_by_name() -> None:
 def test_calls_and_results_are_told_on_one_line() -> None:
     call = ToolCall("f", {"a": "x\n", "b": [1, None]}, {"c": True})
     assert describe_call(call) == 'f(a="x\\n", b=[1, null])'
+    posing = ToolCall('f\n"\x1b', {"a\n> ": 1})
+    assert describe_call(posing) == r"f\n\"\u001b(a\n> =1)"
     assert describe_result(call) == '{"c": true}'
     assert describe_result(with_error(call, "no")) == '{"error": "no"}'
     assert describe_result(ToolCall("f", {}, "12:30")) == "12:30"

@@ -209,3 +209,14 @@ def test_the_current_folder_holds_no_modules(
     monkeypatch.chdir(tmp_path)
     with ToolRunner() as runner:
         assert run(runner, "calculator", expression="1+1") == 2
+
+
+def test_interrupt_at_the_question_stops_more_than_the_call() -> None:
+    def interrupted(_call: ToolCall) -> bool:
+        raise KeyboardInterrupt
+
+    cancelled = threading.Event()
+    with ToolRunner(confirm=interrupted) as runner:
+        call = runner.run(ToolCall("calculator", {"expression": "1"}), cancelled)
+    assert call.result == {"error": "the user stopped this call"}
+    assert cancelled.is_set()
