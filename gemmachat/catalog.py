@@ -203,7 +203,7 @@ def _pulled(text: str, reference: NamedModel | HostedModel) -> ResolvedModel:
     unit = open_shelf().find(reference.name, reference.quant)
     file = reference.file if isinstance(reference, HostedModel) else None
     if unit is None or (file is not None and unit.manifest.target.path != file):
-        if isinstance(reference, NamedModel) and not _in_catalog(reference):
+        if isinstance(reference, NamedModel) and not in_catalog(reference):
             raise unknown_model(_without_alias(text))
         raise NotFoundError(f"{text} is known and not here yet: gemmachat pull {text}")
     entry = load_catalog().get(reference.name)
@@ -251,13 +251,14 @@ def _leads_somewhere(model: str, here: set[str]) -> bool:
     """Whether what an alias stands for is here or can be pulled."""
     reference = alias_reference(model)
     if isinstance(reference, NamedModel):
-        return str(reference) in here or _in_catalog(reference)
+        return str(reference) in here or in_catalog(reference)
     if isinstance(reference, LocalModel):
         return _find(reference.path) is not None
     return reference is not None
 
 
-def _in_catalog(reference: NamedModel) -> bool:
+def in_catalog(reference: NamedModel) -> bool:
+    """Whether the catalog has a model of this name, in this quantization if one is named."""
     entry = load_catalog().get(reference.name)
     return entry is not None and reference.quant in (None, *entry.quants)
 

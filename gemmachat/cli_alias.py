@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmachat.aliases import read_aliases, remove_alias, set_alias
-from gemmachat.catalog import known_aliases, load_catalog, meaning, open_shelf, resolve
+from gemmachat.catalog import (
+    in_catalog,
+    known_aliases,
+    load_catalog,
+    meaning,
+    open_shelf,
+    resolve,
+)
 from gemmachat.cli_shared import JsonReport, KnownModel
 from gemmachat.errors import NotFoundError, UsageError
 from gemmachat.named_units import unit_folders
@@ -60,10 +67,10 @@ def _meant(text: str) -> str:
     reference = meaning(text)
     if isinstance(reference, LocalModel):
         return str(resolve(text).target.absolute())
-    if isinstance(reference, NamedModel):
-        known = load_catalog().get(reference.name) or unit_folders(open_shelf(), reference)
-        if known:
-            return str(reference)
+    if isinstance(reference, NamedModel) and (
+        in_catalog(reference) or unit_folders(open_shelf(), reference)
+    ):
+        return str(reference)
     if isinstance(reference, HostedModel):
         return known_aliases().get(text, text)
     return str(resolve(text).target.absolute())  # a file without a separator in its path, or none

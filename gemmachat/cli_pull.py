@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -62,6 +63,13 @@ def pull(
         raise
 
 
+def _tell_event(screen: Screen, event: PullEvent) -> None:
+    try:
+        screen.json(event.as_json())
+    except BrokenPipeError:  # nobody reads it any more, which is no reason to stop
+        screen.abandon_output()
+
+
 def _tell_failure(screen: Screen, code: int, sentence: str) -> None:
     try:
         screen.json({"kind": "error", "text": sentence, "exit_code": code})
@@ -85,10 +93,9 @@ def _pull(screen: Screen, model: str, *, quiet: bool, as_json: bool) -> None:
     from gemmachat.pull import pull as fetch
     from gemmachat.pull_events import silent
 
-    def tell(event: PullEvent) -> None:
-        screen.json(event.as_json())
-
-    view: Progress = tell if as_json else silent if quiet else PullView(screen)
+    view: Progress = (
+        partial(_tell_event, screen) if as_json else silent if quiet else PullView(screen)
+    )
     hub = Hub()
     choice = _choice(reference, entry, here, hub, view)
     if choice.reason is not None and not (quiet or as_json):

@@ -151,6 +151,7 @@ def get_json(url: str, headers: Mapping[str, str], what: str) -> tuple[Any, str 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     """Turn what the client and huggingface-hub raise into a GemmachatError."""
+    _check_client()
     try:
         yield
     except OfflineModeIsEnabled:
@@ -170,6 +171,22 @@ def translated(what: str) -> Iterator[None]:
         raise TransientError(f"{what}: {_host_of(error)} cannot be reached: {why}") from error
     except httpx2.HTTPError as error:
         raise DownloadError(f"{what}: {error}") from error
+
+
+def _check_client() -> None:
+    """Make huggingface-hub's client, which reads what the environment says of proxies and TLS."""
+    try:
+        get_session()
+    except ImportError as error:
+        raise DownloadError(
+            "a SOCKS proxy is set (ALL_PROXY, HTTPS_PROXY or HTTP_PROXY) and what speaks to one is "
+            "missing: pip install socksio, or unset it"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise DownloadError(
+            f"the certificates or the proxy that the environment names cannot be used ({error}): "
+            "correct or unset SSL_CERT_FILE, SSL_CERT_DIR and the proxy variables"
+        ) from error
 
 
 def refusal(response: httpx2.Response, what: str) -> GemmachatError:

@@ -17,7 +17,7 @@ def publish(path: Path, data: bytes) -> None:
     """Put a file in its place in one step, with the permissions that new files have.
 
     It is flushed to the disk first, so that neither a full disk nor a crash leaves a part of it
-    there. Raises `OSError`, and then leaves what was there before.
+    there. Raises `OSError` that names the file, and then leaves what was there before.
     """
     part = path.with_name(f".{path.name}-{os.urandom(4).hex()}.part")
     try:
@@ -27,8 +27,9 @@ def publish(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
             _name(file, part)
         part.replace(path)
-    except OSError:
+    except OSError as error:
         part.unlink(missing_ok=True)
+        error.filename = str(path)
         raise
 
 

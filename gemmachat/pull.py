@@ -101,12 +101,14 @@ class _Pull:
         return self._finish(files)
 
     def _read_known(self) -> Manifest | None:
-        """What was pulled before."""
+        """What was pulled before; a manifest of another model, copied here, does not count."""
         try:
-            return Manifest.read(self._folder)
+            known = Manifest.read(self._folder)
         except DamagedFileError as error:
             self._note(str(error))
             return None
+        wanted = (self._source.name, self._source.quant)
+        return known if known and (known.name, known.quant) == wanted else None
 
     def _is_here(self, file: ManifestFile) -> bool:
         place = self._folder / file.file

@@ -489,6 +489,8 @@ def test_alias_of_a_file_holds_in_every_folder(
         (["aliases.json", "e4b"], 2, "cannot be a name"),
         (["../x", "e4b"], 2, "cannot be a name"),
         (["fast", "nothing"], 3, "no model 'nothing'"),
+        (["fast", "e2b:q5_0"], 3, "no model 'e2b:q5_0'"),
+        (["fast", "tiny:q8_0"], 2, "no quantizations to choose from"),
         (["fast", "/no/such.gguf"], 3, "no file /no/such.gguf"),
         (["fast", "hf:x"], 2, "hf:OWNER/REPO"),
         (["--remove"], 2, "--remove needs the NAME"),

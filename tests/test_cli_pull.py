@@ -398,6 +398,24 @@ def test_error_keeps_its_exit_code_where_nobody_reads_its_event(models: Path) ->
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_pull_goes_on_where_nobody_reads_its_events(
+    tmp_path: Path, files: dict[str, bytes], catalog: None, models: Path
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with serving() as server, os.fdopen(writer, "wb") as closed:
+        server.put("me/mine", files)
+        done = subprocess.run(
+            [sys.executable, "-m", "gemmachat", "pull", "mine:q8_0", "--json"],
+            env={**os.environ, **environment(server, tmp_path / "hf")},
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert Shelf(models).find("mine", "Q8_0") is not None
+
+
 def test_progress_off_a_terminal_is_a_plain_line_now_and_then(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

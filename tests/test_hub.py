@@ -296,6 +296,25 @@ def test_an_answer_that_is_not_of_a_hub_is_refused(stand_in, hub, headers):
         hub.resolve(HubPath(REPO, PATH))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("HTTP_PROXY", "socks5://127.0.0.1:1080", "SOCKS proxy.*pip install socksio"),
+        ("HTTP_PROXY", "gopher://127.0.0.1:1080", "correct or unset .*proxy variables"),
+        ("SSL_CERT_FILE", "/dev/null/none", "Not a directory.*SSL_CERT_FILE"),
+    ],
+)
+def test_a_proxy_or_certificates_that_cannot_be_used_are_told_by_name(
+    stand_in, hub, monkeypatch, name, value, said
+):
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv(name, value)
+    for ask in (lambda: hub.resolve(HubPath(REPO, PATH)), lambda: hub.listing(REPO)):
+        with pytest.raises(DownloadError, match=said):
+            ask()
+    assert stand_in.requests == []
+
+
 def test_redirects_in_a_circle_end(stand_in, hub):
     stand_in.put(REPO, {PATH: DATA})
     stand_in.faults.redirect = "loop"

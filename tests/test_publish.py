@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -58,13 +59,14 @@ def test_failure_leaves_what_was_there_before(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     def full(descriptor: int) -> None:
-        raise OSError("no space left on device")
+        raise OSError(errno.ENOSPC, "no space left on device")
 
     path = tmp_path / "state.json"
     path.write_bytes(b"old")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(OSError, match="no space left") as error:
         publish(path, b"new")
+    assert error.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == [path.name]
 

@@ -127,6 +127,15 @@ def test_a_damaged_manifest_is_told_and_made_anew(server, unit, hub, events):
     assert server.fetched == fetched
 
 
+def test_a_manifest_of_another_model_is_made_anew(server, unit, hub):
+    first = pull(PLAIN, unit, hub)
+    replace(first, name="other").write(unit)
+    fetched = server.fetched
+    assert pull(PLAIN, unit, hub) == Manifest.read(unit)
+    assert Manifest.read(unit).name == first.name
+    assert server.fetched == fetched
+
+
 def test_a_file_that_changed_on_the_hub_is_told_and_replaced(server, pair, unit, hub, events):
     old = pull(PLAIN, unit, hub)
     changed = bytearray(pair.target)
