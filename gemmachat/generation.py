@@ -134,11 +134,11 @@ class Generation:
                 self.finish_reason = event.finish_reason
                 pieces += self._parser.flush()
             yield from self._shown(pieces)
-            if event.finish_reason:
-                yield from self._kept("answer", self._stops.flush())
-            elif self._stops.found or self._is_overdue():
+            if self._stops.found or (self._is_overdue() and not event.finish_reason):
                 self.finish_reason = "stop"
                 events.close()
+            elif event.finish_reason:
+                yield from self._kept("answer", self._stops.flush())
 
     def _is_overdue(self) -> bool:
         """Whether a thought goes on that has used up the budget."""

@@ -402,7 +402,7 @@ def test_same_input_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
 def write_checkpoint_of(path: Path, folder: Path) -> None:
     """The folder that an embedded file was made from, with the weights that the file kept."""
     metadata = {key: _values(value) for key, value in read_header(path).metadata.items()}
-    RealVocab(metadata, []).write_tokenizer(folder)
+    RealVocab(metadata, [], {}).write_tokenizer(folder)
     config = json.loads((CONFIGS / f"{path.stem}.json").read_text())
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n")

@@ -32,6 +32,7 @@ from gemmachat import (
 def test_the_public_names_are_these():
     assert gemmachat.__all__ == sorted(gemmachat.__all__)
     assert gemmachat.__all__ == [
+        "Chat",
         "ContextFullError",
         "Conversation",
         "DamagedFileError",
@@ -44,6 +45,7 @@ def test_the_public_names_are_these():
         "PairMismatchError",
         "PromptFormat",
         "SamplingParams",
+        "ServerError",
         "Session",
         "Stats",
         "TokenEvent",
