@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The one pin of llama-cpp-python, which carries llama.cpp.
 LLAMA := $(shell sed -n 's/.*"\(llama-cpp-python==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
-NATIVE := $(wildcard native/*.cpp native/*.h native/CMakeLists.txt)
+NATIVE := $(wildcard native/*.cpp native/*.h native/kernels/* native/CMakeLists.txt)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: chat test lint format bench fuzz clean

@@ -11,7 +11,7 @@ from pathlib import Path
 from gemmachat.errors import EngineError
 from gemmachat.native_functions import SIGNATURES
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 

@@ -22,6 +22,7 @@ from gemmachat.native_structs import (
 
 _handle = ctypes.c_void_p
 _int32 = ctypes.c_int32
+_int64 = ctypes.c_int64
 _status = ctypes.c_int
 _floats = ctypes.POINTER(ctypes.c_float)
 _doubles = ctypes.POINTER(ctypes.c_double)
@@ -186,5 +187,14 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
             _int32,
             _int32s,
         ],
+    ),
+    "gc_matrix_new": (
+        _status,
+        [ctypes.c_char_p, _int32, ctypes.c_void_p, _int64, _int64, ctypes.POINTER(_handle)],
+    ),
+    "gc_matrix_free": (None, [_handle]),
+    "gc_matrix_multiply": (
+        _status,
+        [ctypes.POINTER(_handle), _int32, _floats, _int64, _int32, _floats, _doubles],
     ),
 }

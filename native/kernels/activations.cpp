@@ -1,0 +1,50 @@
+#include "activations.h"
+
+#include <algorithm>
+
+#include "blocks.h"
+#include "ggml-cpu.h"
+
+namespace gc {
+
+namespace {
+
+size_t whole_lines(size_t size) { return (size + 63) / 64 * 64; }
+
+// Calls take(index, block) for each quantized block of the row. ggml's own function quantizes, so
+// that every activation has the value that ggml's products see.
+template <typename Block, typename Take>
+void quantize_row(ggml_type type, const float *x, int64_t k, Take take) {
+    constexpr int64_t kAtOnce = 8;
+    const ggml_from_float_t quantize = ggml_get_type_traits_cpu(type)->from_float;
+    const int64_t n_blocks = k / Block::kColumns;
+    Block blocks[kAtOnce];
+    for (int64_t first = 0; first < n_blocks; first += kAtOnce) {
+        const int64_t count = std::min(kAtOnce, n_blocks - first);
+        quantize(x + first * Block::kColumns, blocks, count * Block::kColumns);
+        for (int64_t i = 0; i < count; ++i) {
+            take(first + i, blocks[i]);
+        }
+    }
+}
+
+}  // namespace
+
+size_t activations32_size(int64_t k) {
+    return whole_lines(static_cast<size_t>(k / BlockQ8_0::kColumns) * sizeof(Activations32));
+}
+
+void quantize_activations32(const float *x, int64_t k, void *activations) {
+    auto *out = static_cast<Activations32 *>(activations);
+    quantize_row<BlockQ8_0>(GGML_TYPE_Q8_0, x, k, [out](int64_t index, const BlockQ8_0 &block) {
+        Activations32 &taken = out[index];
+        std::copy_n(block.quanta, BlockQ8_0::kColumns, taken.quanta);
+        taken.scale = ggml_fp16_to_fp32(block.scale);
+        taken.sum = 0;
+        for (const int8_t quantum : block.quanta) {
+            taken.sum += quantum;
+        }
+    });
+}
+
+}  // namespace gc

@@ -1,0 +1,56 @@
+// AVX2 with FMA and F16C.
+
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace gc {
+
+namespace {
+
+struct Isa {
+    static constexpr int kRows = 8;
+
+    using Bytes = __m256i;
+    using Ints = __m256i;
+    using Floats = __m256;
+    // Two sums of 16 bits a lane: enough for eight products of weights below 16.
+    using Sums = __m256i;
+
+    static Bytes load(const uint8_t *bytes) {
+        return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(bytes));
+    }
+    static Bytes low_nibbles(Bytes x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
+    static Bytes high_nibbles(Bytes x) { return low_nibbles(_mm256_srli_epi16(x, 4)); }
+    static Bytes four(const int8_t *columns) {
+        int32_t bits;
+        __builtin_memcpy(&bits, columns, sizeof(bits));
+        return _mm256_set1_epi32(bits);
+    }
+
+    static Sums no_sums() { return _mm256_setzero_si256(); }
+    static Sums add_products(Sums sums, Bytes weights, Bytes activations) {
+        return _mm256_add_epi16(sums, _mm256_maddubs_epi16(weights, activations));
+    }
+    static Ints total(Sums sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
+
+    static Ints subtract(Ints a, int32_t b) { return _mm256_sub_epi32(a, _mm256_set1_epi32(b)); }
+
+    static Floats no_floats() { return _mm256_setzero_ps(); }
+    static Floats load(const float *values) { return _mm256_loadu_ps(values); }
+    static void store(float *values, Floats stored) { _mm256_storeu_ps(values, stored); }
+    static Floats halves(const uint16_t *values) {
+        return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(values)));
+    }
+    static Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
+    static Floats scaled(Floats x, float factor) {
+        return _mm256_mul_ps(x, _mm256_set1_ps(factor));
+    }
+    static Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+};
+
+}  // namespace
+
+}  // namespace gc

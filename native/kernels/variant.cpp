@@ -1,0 +1,26 @@
+// Compiled several times, see CMakeLists.txt: GC_VARIANT names the instruction set, and the
+// compiler's flags give it.
+
+#include "variant.h"
+
+#include "q4_0.h"
+
+#define GC_TEXT_OF(name) #name
+#define GC_TEXT(name) GC_TEXT_OF(name)
+
+namespace gc {
+
+namespace kernels {
+
+extern const Variant GC_VARIANT;
+const Variant GC_VARIANT = {
+    GC_TEXT(GC_VARIANT),
+    {
+        {"q4_0 " GC_TEXT(GC_VARIANT), GGML_TYPE_Q4_0, Isa::kRows, BlockQ4_0::kColumns,
+         Q4_0::group_size, Q4_0::pack, activations32_size, quantize_activations32, Q4_0::multiply},
+    },
+};
+
+}  // namespace kernels
+
+}  // namespace gc
