@@ -18,7 +18,14 @@ from gemmachat import (
     cli_shared,
     completion,
 )
-from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
+from gemmachat.cli_shared import (
+    Drafter,
+    JsonReport,
+    KernelChoice,
+    Model,
+    Threads,
+    kernel_choice,
+)
 from gemmachat.errors import GemmachatError, MemoryLimitError, UsageError
 from gemmachat.interrupt import INTERRUPTED
 from gemmachat.native import installed_version
@@ -141,6 +148,7 @@ def selftest(
     model: Model = None,
     drafter: Drafter = None,
     threads: Threads = None,
+    kernels: KernelChoice = None,
     as_json: JsonReport = False,
 ) -> None:
     """Check that drafting changes no answer here.
@@ -156,8 +164,9 @@ def selftest(
     resolved, _ = cli_shared.find_model(model, drafter)
     if resolved.drafter is None:
         raise UsageError("a self-test compares drafting with not drafting: pass --drafter PATH")
+    chosen = kernel_choice(kernels)
     screen: Screen = context.obj
-    with cli_shared.open_engine(resolved, threads) as engine:
+    with cli_shared.open_engine(resolved, threads, kernels=chosen) as engine:
         report = run_selftest(engine, resolved.name, screen.progress)
     screen.progress("")
     if as_json:

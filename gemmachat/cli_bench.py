@@ -16,9 +16,11 @@ from gemmachat.cli_shared import (
     Draft,
     Drafter,
     JsonReport,
+    KernelChoice,
     Model,
     Threads,
     draft_policy,
+    kernel_choice,
     plain_number,
 )
 from gemmachat.engine import DEFAULT_CONTEXT
@@ -90,6 +92,7 @@ def bench(
         int | None, typer.Option(metavar="N", min=1, help="Tokens that the context holds.")
     ] = None,
     threads: Threads = None,
+    kernels: KernelChoice = None,
     plot: Annotated[
         str | None,
         typer.Option(
@@ -109,6 +112,7 @@ def bench(
     screen: Screen = context.obj
     resolved, _ = cli_shared.find_model(model, drafter)
     policy = _compared(draft, resolved)
+    chosen_kernels = kernel_choice(kernels)
     temperatures = _temperatures(temperature)
     swept = None if sweep is None else parse_sweep(sweep)
     _check_sweep(swept, policy, threads, resolved)
@@ -119,7 +123,16 @@ def bench(
 
     n_ctx = ctx or resolved.context
     with ExitStack() as stack:
-        sides = _open_sides(resolved, policy, threads, swept, stack, n_ctx=n_ctx, exact=exact)
+        sides = _open_sides(
+            resolved,
+            policy,
+            threads,
+            swept,
+            stack,
+            n_ctx=n_ctx,
+            exact=exact,
+            kernels=chosen_kernels,
+        )
         plan = _plan(
             sides,
             chosen,
@@ -226,11 +239,14 @@ def _open_sides(
     *,
     n_ctx: int | None,
     exact: bool,
+    kernels: str,
 ) -> tuple[Side, ...]:
     from gemmachat.bench import Side
 
     def open_engine(threads: int | None) -> Engine:
-        return stack.enter_context(cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact))
+        return stack.enter_context(
+            cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact, kernels=kernels)
+        )
 
     if swept is not None and swept.what == "threads":
         return tuple(
@@ -296,6 +312,7 @@ def _setup(
     return {
         **describe(model),
         "threads": several or (threads or default_threads(),),
+        "kernels": plan.sides[0].engine.kernels,
         "context": plan.n_ctx,
         "draft": None if swept is not None and compared == "draft" else draft,
         "sweep": sweep,

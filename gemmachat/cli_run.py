@@ -13,9 +13,11 @@ from gemmachat.catalog import ResolvedModel, looks_like_model
 from gemmachat.cli_shared import (
     Draft,
     Drafter,
+    KernelChoice,
     KnownModel,
     Threads,
     draft_policy,
+    kernel_choice,
     plain_number,
 )
 from gemmachat.errors import UsageError
@@ -110,6 +112,7 @@ def run(
         bool, typer.Option("--force", help="Go on where memory seems too small for the model.")
     ] = False,
     threads: Threads = None,
+    kernels: KernelChoice = None,
     stats: Annotated[
         bool, typer.Option("--stats", help="After each answer, show speed and drafting figures.")
     ] = False,
@@ -175,12 +178,15 @@ def run(
     question = read_question(prompt)
     if question is None and as_json:
         raise UsageError("--json answers one PROMPT: give one, or pipe some text in")
+    chosen = kernel_choice(kernels)
     if hint is not None:
         screen.note(hint)
 
     n_ctx = ctx or model.context
     with (
-        cli_shared.open_engine(model, threads, n_ctx=n_ctx, exact=exact, force=force) as engine,
+        cli_shared.open_engine(
+            model, threads, n_ctx=n_ctx, exact=exact, force=force, kernels=chosen
+        ) as engine,
         engine.session(n_ctx=n_ctx, exact=exact) as session,
     ):
         if model.unit is not None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gemmachat import settings
 from gemmachat.catalog import ResolvedModel, resolve, resolve_default
 from gemmachat.completion import complete_known
 from gemmachat.engine import MAX_THREADS, Engine
@@ -34,6 +35,16 @@ Threads = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, max=MAX_THREADS, help="Default: all physical cores."),
 ]
+KernelChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--kernels",
+        metavar="auto|ggml",
+        help="Matrix kernels: gemmachat's own where they gain, or ggml's alone. Default: as "
+        f"{settings.KERNELS_VARIABLE} says, else auto.",
+        show_default=False,
+    ),
+]
 Draft = Annotated[
     str,
     typer.Option(
@@ -56,12 +67,24 @@ def open_engine(
     n_ctx: int | None = None,
     exact: bool = False,
     force: bool = False,
+    kernels: str | None = None,
 ) -> Engine:
     """Load a pair for sessions of `n_ctx` tokens. Tests put one without weights in its place."""
     with exit_on_interrupt():
         return Engine.load(
-            model.target, model.drafter, threads=threads, n_ctx=n_ctx, exact=exact, force=force
+            model.target,
+            model.drafter,
+            threads=threads,
+            n_ctx=n_ctx,
+            exact=exact,
+            force=force,
+            kernels=kernels,
         )
+
+
+def kernel_choice(text: str | None) -> settings.Kernels:
+    """Return what --kernels, or else the environment, asks for. Raises `UsageError`."""
+    return settings.kernels(text, "--kernels")
 
 
 def draft_policy(text: str) -> DraftPolicy:

@@ -6,7 +6,7 @@
 
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
-#include "random.h"
+#include "../random.h"
 
 namespace gc {
 
