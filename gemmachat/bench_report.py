@@ -189,9 +189,10 @@ def _setup_lines(setup: dict[str, Any]) -> Iterator[str]:
     yield f"{setup['model']} {setup['model_type']}, {drafter}"
     yield (
         f"{setup['processor']}, threads {', '.join(map(str, setup['threads']))}, llama-cpp-python "
-        f"{setup['llama_cpp_python']}, kernels {setup['kernels']}, context {setup['context']}, up to {limit}, "
+        f"{setup['llama_cpp_python']}, context {setup['context']}, up to {limit}, "
         f"{seed}{', --exact' if setup['exact'] else ''}"
     )
+    yield f"matrix kernels: {setup['kernels']}"
     if setup["synthetic"]:
         yield SYNTHETIC
 

@@ -95,8 +95,9 @@ class Engine:
         with "ggml" never; None: as GEMMACHAT_KERNELS says, else "auto".
         Raises `NotFoundError`, `DamagedFileError` or `PairMismatchError`, before native code has
         seen a file that fails the check, `MemoryLimitError`, and `UsageError` on an impossible
-        number of threads or kernels that nobody knows. The files are mapped, not read: they must stay as they are while the
-        engine is open. One that is truncated meanwhile ends the process with SIGBUS.
+        number of threads or kernels that nobody knows. The files are mapped, not read: they must
+        stay as they are while the engine is open. One that is truncated meanwhile ends the process
+        with SIGBUS.
         """
         threads = default_threads() if threads is None else whole_number("threads", threads)
         if not 1 <= threads <= MAX_THREADS:

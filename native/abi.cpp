@@ -39,8 +39,8 @@ gc_status gc_engine_load(const char *target_path, const char *drafter_path, gc_k
             gc::install_log();
             llama_backend_init();
         });
-        *engine = new gc_engine{std::make_shared<gc::Engine>(target_path, drafter_path,
-                                                             kernels == GC_KERNELS_AUTO)};
+        *engine = new gc_engine{
+            std::make_shared<gc::Engine>(target_path, drafter_path, kernels == GC_KERNELS_AUTO)};
     });
 }
 

@@ -122,9 +122,8 @@ void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, si
     GGML_ASSERT(offset % from_size == 0 && size % from_size == 0);
     const auto *from = static_cast<const char *>(data);
     char *to = static_cast<char *>(tensor->data) + offset / from_size * to_size;
-    const size_t n_threads =
-        std::min({size / kBytesPerThread, kMaxThreads,
-                  static_cast<size_t>(std::thread::hardware_concurrency())});
+    const size_t n_threads = std::min({size / kBytesPerThread, kMaxThreads,
+                                       static_cast<size_t>(std::thread::hardware_concurrency())});
     in_parallel(static_cast<int64_t>(size / from_size), n_threads, [&](int64_t group) {
         kernel.pack(from + group * from_size, k, to + group * to_size);
     });

@@ -24,9 +24,9 @@ const Kernel *kernel_for(ggml_type type, const char *instructions) {
 
 // The types in the order of the device, which copies ggml's list when it is first asked.
 bool device_knows(ggml_backend_buffer_type_t type) {
-    const auto get = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
-        ggml_backend_reg_get_proc_address(ggml_backend_cpu_reg(),
-                                          "ggml_backend_dev_get_extra_bufts"));
+    const auto get =
+        reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
+            ggml_backend_cpu_reg(), "ggml_backend_dev_get_extra_bufts"));
     if (get == nullptr) {
         return false;
     }

@@ -110,8 +110,8 @@ struct Routing {
     int32_t *begin;   // first slot of each expert, and the end of the last
     int32_t *active;  // experts that have pairs
     int32_t *n_active;
-    int32_t *slot;    // of each pair
-    int32_t *pair;    // in each slot
+    int32_t *slot;  // of each pair
+    int32_t *pair;  // in each slot
 
     Routing(Space &space, int64_t n_experts, int64_t n_pairs)
         : counter(space.take<Counter>(1)),
@@ -184,9 +184,8 @@ void multiply_experts(const ggml_compute_params &params, const ggml_tensor &op,
     barrier(params.threadpool);
 
     const int64_t n_active = *routing.n_active;
-    const int64_t chunks_each =
-        std::clamp<int64_t>(4 * kChunksPerThread * params.nth / std::max<int64_t>(n_active, 1), 1,
-                            n_groups);
+    const int64_t chunks_each = std::clamp<int64_t>(
+        4 * kChunksPerThread * params.nth / std::max<int64_t>(n_active, 1), 1, n_groups);
     share(params, *routing.counter, n_active * chunks_each, [&](int64_t part) {
         const int32_t expert = routing.active[part / chunks_each];
         const int64_t chunk = part % chunks_each;

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "../random.h"
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
-#include "../random.h"
 
 namespace gc {
 
