@@ -25,7 +25,7 @@ from gemmachat.sampling import SamplingParams
 
 PAGE = mmap.PAGESIZE
 ANSWER = 24  # tokens
-_STREAMED = "per_layer_token_embd.weight"
+_STREAMED, _EMBEDDING = "per_layer_token_embd.weight", "token_embd.weight"
 _PRESENT = 1 << 63  # of an entry in /proc/self/pagemap
 
 
@@ -46,10 +46,12 @@ def measure(
     kv_type: str = "f16",
     flash: str = "auto",
     prompt: int = 1 << 20,
+    kernels: str = "auto",
 ) -> dict[str, int]:
-    """Bytes by kind, from a fresh process: anonymous, mapped, streamed.
+    """Bytes by kind, from a fresh process: anonymous, mapped, streamed, packed.
 
-    The prompt is as long as the context, but has no more than `prompt` tokens.
+    The prompt is as long as the context, but has no more than `prompt` tokens. Packed: of the
+    files' weights, those that are held in the layout of gemmachat's kernels, anonymous memory.
     """
     command = [sys.executable, __file__, str(target), str(drafter or ""), str(n_ctx)]
     command += [
@@ -59,6 +61,8 @@ def measure(
         kv_type,
         "--flash",
         flash,
+        "--kernels",
+        kernels,
         *(["--exact"] if exact else []),
     ]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -75,13 +79,14 @@ def main() -> None:
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--kv-type", default="f16")
     parser.add_argument("--flash", choices=("auto", "on", "off"), default="auto")
+    parser.add_argument("--kernels", choices=("auto", "ggml"), default="auto")
     args = parser.parse_args()
     drafter = Path(args.drafter) if args.drafter else None
     headers = [read_header(path) for path in (args.target, drafter) if path is not None]
     library()
     before = _anonymous()
     with (
-        Engine.load(args.target, drafter) as engine,
+        Engine.load(args.target, drafter, kernels=args.kernels) as engine,
         engine.session(
             n_ctx=args.n_ctx,
             exact=args.exact,
@@ -106,6 +111,8 @@ def main() -> None:
             "anonymous": _anonymous() - before,
             "mapped": mapped - streamed,
             "streamed": streamed,
+            "packed": engine.packed_bytes,
+            "embedding": _present(headers[0], _EMBEDDING),
         }
     print(json.dumps(found))
 
