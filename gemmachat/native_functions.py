@@ -171,6 +171,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         _status,
         [_doubles, ctypes.c_double, _doubles, _int32, _int32s, _doubles],
     ),
+    "gc_drop_mapped_pages": (None, [ctypes.c_void_p, ctypes.c_uint64]),
     "gc_ngram_new": (_status, [ctypes.POINTER(_handle)]),
     "gc_ngram_free": (None, [_handle]),
     "gc_ngram_append": (_status, [_handle, _int32s, _int32]),

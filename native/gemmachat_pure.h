@@ -63,6 +63,9 @@ GC_API void gc_schedule_save(const gc_schedule *schedule, gc_schedule_state *sta
 GC_API gc_status gc_best_choice(const double *pass, double step, const double *acceptance,
                                 int32_t max_drafts, int32_t *n_drafts, double *rate);
 
+// Takes pages of a file's view out of memory, see native/kernels/mapped_pages.h.
+GC_API void gc_drop_mapped_pages(const void *begin, uint64_t size);
+
 // The index of a timeline's repetitions, see native/ngram.h.
 typedef struct gc_ngram gc_ngram;
 
