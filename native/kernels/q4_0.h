@@ -8,7 +8,7 @@
 
 #include "activations.h"
 #include "blocks.h"
-#include "product.h"
+#include "tiles.h"
 
 namespace gc {
 
@@ -16,7 +16,8 @@ namespace {
 
 struct Q4_0 {
     static constexpr int64_t kColumns = BlockQ4_0::kColumns;
-    static constexpr int64_t kBlocksAtOnce = 32;
+    static constexpr int64_t kBlocksAtOnce = 16;
+    static constexpr int kTile = Isa::kTile;
 
     // Four columns of each row after the other: the low four bits are columns 4 i ... of quanta[i],
     // the high ones columns 4 i + 16 ...
@@ -61,6 +62,7 @@ struct Q4_0 {
         }
         for (int64_t b = 0; b < part.n_blocks; ++b) {
             const Block &block = part.blocks[b];
+            part.fetch(b);
             Isa::Sums sums[kTile][kVectors];
             for (int j = 0; j < 4; ++j) {
                 Isa::Bytes both[kVectors], quanta[kVectors];
