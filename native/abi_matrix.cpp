@@ -7,6 +7,10 @@
 #include <thread>
 #include <vector>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "boundary.h"
 #include "gemmachat_pure.h"
 #include "kernels/kernel.h"
@@ -14,19 +18,25 @@
 
 namespace {
 
-constexpr size_t kAlignment = 64;
-
 struct Free {
     void operator()(void *memory) const { std::free(memory); }
 };
 using Memory = std::unique_ptr<char, Free>;
 
+// In huge pages where the system has them, as weights should be.
 Memory allocate(size_t size) {
-    const size_t whole = (size + kAlignment - 1) / kAlignment * kAlignment;
-    Memory memory(static_cast<char *>(std::aligned_alloc(kAlignment, whole)));
+    constexpr size_t kHugePage = size_t{2} << 20;
+    const size_t alignment = size < kHugePage ? 64 : kHugePage;
+    const size_t whole = (size + alignment - 1) / alignment * alignment;
+    Memory memory(static_cast<char *>(std::aligned_alloc(alignment, whole)));
     if (memory == nullptr) {
         throw std::bad_alloc();
     }
+#if defined(__linux__)
+    if (alignment == kHugePage) {
+        madvise(memory.get(), whole, MADV_HUGEPAGE);
+    }
+#endif
     return memory;
 }
 

@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gguf.constants import GGML_QUANT_SIZES
@@ -64,62 +64,76 @@ class Kernels:
 
 
 class Ggml:
-    """The same products as a graph on ggml's CPU backend, its weights repacked where it would."""
+    """The same products as a graph on ggml's CPU backend, its weights repacked where it would.
 
-    def __init__(self, matrices: Sequence[Bytes], kind: Kind, m: int, threads: int = 1) -> None:
+    `widths` are the numbers of rows of activations that may be multiplied.
+    """
+
+    def __init__(
+        self, matrices: Sequence[Bytes], kind: Kind, widths: Sequence[int], threads: int = 1
+    ) -> None:
         self._lib = _ggml()
         self._n, k = len(matrices[0]), columns(matrices[0], kind)
         self._backend = self._lib.ggml_backend_cpu_init()
         self._lib.ggml_backend_cpu_set_n_threads(self._backend, threads)
-        self._weights_context = self._context()
-        self._graph_context = self._context()
-        weights = [
-            self._lib.ggml_new_tensor_2d(self._weights_context, kind, k, self._n) for _ in matrices
-        ]
-        self._x = self._lib.ggml_new_tensor_2d(self._graph_context, Kind.F32, k, m)
-        self._products = [
-            self._lib.ggml_mul_mat(self._graph_context, one, self._x) for one in weights
-        ]
-        self._graph = self._lib.ggml_new_graph(self._graph_context)
-        for product in self._products:
-            self._lib.ggml_build_forward_expand(self._graph, product)
-        plain = self._lib.ggml_backend_get_default_buffer_type(self._backend)
-        self._buffers = [
-            self._lib.ggml_backend_alloc_ctx_tensors_from_buft(context, buffer_type)
-            for context, buffer_type in (
-                (self._weights_context, self._repacking(plain)),
-                (self._graph_context, plain),
-            )
-        ]
+        self._plain = self._lib.ggml_backend_get_default_buffer_type(self._backend)
+        self._contexts: list[Any] = []
+        self._buffers: list[Any] = []
+        context = self._context()
+        weights = [self._lib.ggml_new_tensor_2d(context, kind, k, self._n) for _ in matrices]
+        self._allocate(context, self._repacking())
         for tensor, rows in zip(weights, matrices, strict=True):
             data = np.ascontiguousarray(rows)
             self._lib.ggml_backend_tensor_set(tensor, data.ctypes.data, 0, data.nbytes)
+        self._graphs = {m: self._graph(weights, k, m) for m in widths}
 
     def close(self) -> None:
         for buffer in self._buffers:
             self._lib.ggml_backend_buffer_free(buffer)
-        self._lib.ggml_free(self._graph_context)
-        self._lib.ggml_free(self._weights_context)
+        for context in self._contexts:
+            self._lib.ggml_free(context)
         self._lib.ggml_backend_free(self._backend)
 
-    def compute(self) -> None:
-        """Runs the graph on the activations that `multiply` has set."""
-        assert self._lib.ggml_backend_graph_compute(self._backend, self._graph) == 0
+    def set(self, x: Floats) -> None:
+        """Sets rows [m, k] of activations."""
+        data = np.ascontiguousarray(x, np.float32)
+        tensor = self._graphs[len(x)].x
+        self._lib.ggml_backend_tensor_set(tensor, data.ctypes.data, 0, data.nbytes)
+
+    def compute(self, m: int) -> None:
+        """Multiplies the m rows that were set last."""
+        assert self._lib.ggml_backend_graph_compute(self._backend, self._graphs[m].graph) == 0
 
     def multiply(self, x: Floats) -> Floats:
         """The products [matrix, row of x, row of the matrix] with rows [m, k] of activations."""
-        x = np.ascontiguousarray(x, np.float32)
-        self._lib.ggml_backend_tensor_set(self._x, x.ctypes.data, 0, x.nbytes)
-        self.compute()
-        out = np.empty((len(self._products), len(x), self._n), np.float32)
-        for tensor, one in zip(self._products, out, strict=True):
+        self.set(x)
+        self.compute(len(x))
+        products = self._graphs[len(x)].products
+        out = np.empty((len(products), len(x), self._n), np.float32)
+        for tensor, one in zip(products, out, strict=True):
             self._lib.ggml_backend_tensor_get(tensor, one.ctypes.data, 0, one.nbytes)
         return out
 
-    def _context(self) -> Any:
-        return self._lib.ggml_init(_InitParams(1 << 20, None, True))
+    def _graph(self, weights: Sequence[Any], k: int, m: int) -> _Graph:
+        context = self._context()
+        x = self._lib.ggml_new_tensor_2d(context, Kind.F32, k, m)
+        products = [self._lib.ggml_mul_mat(context, one, x) for one in weights]
+        graph = self._lib.ggml_new_graph(context)
+        for product in products:
+            self._lib.ggml_build_forward_expand(graph, product)
+        self._allocate(context, self._plain)
+        return _Graph(graph, x, products)
 
-    def _repacking(self, plain: Any) -> Any:
+    def _context(self) -> Any:
+        self._contexts.append(self._lib.ggml_init(_InitParams(1 << 20, None, True)))
+        return self._contexts[-1]
+
+    def _allocate(self, context: Any, buffer_type: Any) -> None:
+        self._buffers.append(
+            self._lib.ggml_backend_alloc_ctx_tensors_from_buft(context, buffer_type)
+        )
+
+    def _repacking(self) -> Any:
         """The buffer type in which ggml interleaves rows, if this build has it."""
         device = self._lib.ggml_backend_get_device(self._backend)
         registry = self._lib.ggml_backend_dev_backend_reg(device)
@@ -127,9 +141,18 @@ class Ggml:
             registry, b"ggml_backend_dev_get_extra_bufts"
         )
         list_types = ctypes.CFUNCTYPE(ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)(address)
-        found = itertools.takewhile(bool, _pointers(list_types(device)))
+        types = list_types(device)
+        found = itertools.takewhile(bool, (types[i] for i in itertools.count()))
         repacking = (one for one in found if self._lib.ggml_backend_buft_name(one) == b"CPU_REPACK")
-        return next(repacking, plain)
+        return next(repacking, self._plain)
+
+
+class _Graph(NamedTuple):
+    """A product of every matrix with the same activations."""
+
+    graph: Any
+    x: Any
+    products: list[Any]
 
 
 @contextmanager
@@ -143,7 +166,7 @@ def kernels(rows: Bytes, kind: Kind, instructions: str | None = None) -> Iterato
 
 def by_ggml(rows: Bytes, kind: Kind, x: Floats) -> Floats:
     """The product [row of x, row] of one matrix."""
-    product = Ggml([rows], kind, len(x))
+    product = Ggml([rows], kind, [len(x)])
     try:
         return product.multiply(x)[0]
     finally:
@@ -154,10 +177,6 @@ def columns(rows: Bytes, kind: Kind) -> int:
     """The number of weights in a row."""
     block, size = GGML_QUANT_SIZES[kind]
     return rows.shape[1] // size * block
-
-
-def _pointers(array: Any) -> Iterator[Any]:
-    return (array[i] for i in itertools.count())
 
 
 class _InitParams(ctypes.Structure):

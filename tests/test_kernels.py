@@ -7,7 +7,8 @@ import pytest
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Kind
 from gguf.quants import dequantize
-from matrix_products import Bytes, Floats, by_ggml, kernels
+from matrix_products import Floats, by_ggml, kernels
+from random_blocks import fill, random_rows, set_scales
 
 from gemmachat.errors import UsageError
 
@@ -32,26 +33,6 @@ ALL = [
     if runs(instructions, kind)
 ]
 each_kernel = pytest.mark.parametrize(("instructions", "kind"), ALL)
-
-
-def random_rows(n: int, k: int, kind: Kind, rng: np.random.Generator) -> Bytes:
-    """Rows of random blocks, whose scales are about 1e-2 and of either sign."""
-    block, size = GGML_QUANT_SIZES[kind]
-    rows = rng.integers(0, 256, (n, k // block, size), np.uint8)
-    set_scales(rows, kind, rng.standard_normal((n, k // block)) * 1e-2)
-    return rows.reshape(n, -1)
-
-
-def set_scales(blocks: Bytes, kind: Kind, scales: Floats) -> None:
-    """Gives every block [n, block, bytes] its scale [n, block]."""
-    at = {Kind.Q4_0: 0}[kind]
-    blocks[:, :, at : at + 2] = scales.astype("<f2")[:, :, None].view(np.uint8)
-
-
-def fill(blocks: Bytes, kind: Kind, byte: int) -> None:
-    """Makes every quantum of the blocks the extreme that this byte stands for."""
-    first = {Kind.Q4_0: 2}[kind]
-    blocks[:, :, first:] = byte
 
 
 def activations(m: int, k: int, rng: np.random.Generator) -> Floats:

@@ -40,9 +40,9 @@ void quantize_activations32(const float *x, int64_t k, void *activations) {
         Activations32 &taken = out[index];
         std::copy_n(block.quanta, BlockQ8_0::kColumns, taken.quanta);
         taken.scale = ggml_fp16_to_fp32(block.scale);
-        taken.sum = 0;
+        taken.sum8 = 0;
         for (const int8_t quantum : block.quanta) {
-            taken.sum += quantum;
+            taken.sum8 += 8 * quantum;
         }
     });
 }

@@ -11,7 +11,7 @@ namespace gc {
 struct Activations32 {
     int8_t quanta[32];
     float scale;
-    int32_t sum;  // of the quanta
+    int32_t sum8;  // 8 times the sum of the quanta
 };
 
 size_t activations32_size(int64_t k);

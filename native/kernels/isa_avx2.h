@@ -11,7 +11,9 @@ namespace gc {
 namespace {
 
 struct Isa {
-    static constexpr int kRows = 8;
+    static constexpr int kLanes = 8;
+    // Rows of activations at once: sums and results of 16 weight rows take twelve registers.
+    static constexpr int kTile = 3;
 
     using Bytes = __m256i;
     using Ints = __m256i;
@@ -20,7 +22,8 @@ struct Isa {
     using Sums = __m256i;
 
     static Bytes load(const uint8_t *bytes) {
-        return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(bytes));
+        Bytes loaded = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(bytes));
+        return in_register(loaded);
     }
     static Bytes low_nibbles(Bytes x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
     static Bytes high_nibbles(Bytes x) { return low_nibbles(_mm256_srli_epi16(x, 4)); }
@@ -30,9 +33,11 @@ struct Isa {
         return _mm256_set1_epi32(bits);
     }
 
-    static Sums no_sums() { return _mm256_setzero_si256(); }
+    static Sums products(Bytes weights, Bytes activations) {
+        return in_register(_mm256_maddubs_epi16(weights, activations));
+    }
     static Sums add_products(Sums sums, Bytes weights, Bytes activations) {
-        return _mm256_add_epi16(sums, _mm256_maddubs_epi16(weights, activations));
+        return in_register(_mm256_add_epi16(sums, _mm256_maddubs_epi16(weights, activations)));
     }
     static Ints total(Sums sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
 
@@ -49,6 +54,13 @@ struct Isa {
         return _mm256_mul_ps(x, _mm256_set1_ps(factor));
     }
     static Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+
+private:
+    // Compilers would load twice, or sort sums into trees that take more registers than there are.
+    static __m256i in_register(__m256i x) {
+        asm("" : "+x"(x));
+        return x;
+    }
 };
 
 }  // namespace

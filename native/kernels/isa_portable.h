@@ -11,9 +11,10 @@ namespace gc {
 
 namespace {
 
-template <int kLanes>
+template <int kWidth>
 struct Portable {
-    static constexpr int kRows = kLanes;
+    static constexpr int kLanes = kWidth;
+    static constexpr int kTile = kWidth == 8 ? 3 : 6;
 
     struct Bytes {
         uint8_t at[kLanes * 4];
@@ -51,7 +52,9 @@ struct Portable {
         return x;
     }
 
-    static Sums no_sums() { return {}; }
+    static Sums products(Bytes weights, Bytes activations) {
+        return add_products({}, weights, activations);
+    }
     static Sums add_products(Sums sums, Bytes weights, Bytes activations) {
         for (int i = 0; i < kLanes * 4; ++i) {
             sums.at[i / 4] += weights.at[i] * static_cast<int8_t>(activations.at[i]);

@@ -8,31 +8,37 @@
 
 #include "activations.h"
 #include "blocks.h"
-#include "isa.h"
-#include "kernel.h"
+#include "tiles.h"
 
 namespace gc {
 
 namespace {
 
 struct Q4_0 {
-    // Bytes of four columns of each row; the low four bits are columns 4 i ..., the high 4 i + 16
-    // ...
+    static constexpr int64_t kColumns = BlockQ4_0::kColumns;
+    static constexpr int64_t kBlocksAtOnce = 16;
+    static constexpr int kTile = Isa::kTile;
+
+    // Four columns of each row after the other: the low four bits are columns 4 i ... of quanta[i],
+    // the high ones columns 4 i + 16 ...
     struct Block {
-        uint16_t scales[Isa::kRows];
-        uint8_t quanta[4][Isa::kRows * 4];
+        uint16_t scales[kGroupRows];
+        uint8_t quanta[4][kGroupRows * 4];
     };
+    using Activations = Activations32;
 
     static size_t group_size(int64_t k) {
-        return static_cast<size_t>(k / BlockQ4_0::kColumns) * sizeof(Block);
+        return static_cast<size_t>(k / kColumns) * sizeof(Block);
     }
 
+    static size_t activation_size(int64_t k) { return activations32_size(k); }
+
     static void pack(const void *rows, int64_t k, void *group) {
-        const int64_t n_blocks = k / BlockQ4_0::kColumns;
+        const int64_t n_blocks = k / kColumns;
         const auto *from = static_cast<const BlockQ4_0 *>(rows);
         auto *to = static_cast<Block *>(group);
         for (int64_t b = 0; b < n_blocks; ++b) {
-            for (int r = 0; r < Isa::kRows; ++r) {
+            for (int r = 0; r < kGroupRows; ++r) {
                 const BlockQ4_0 &block = from[r * n_blocks + b];
                 to[b].scales[r] = block.scale;
                 for (int i = 0; i < 4; ++i) {
@@ -43,49 +49,56 @@ struct Q4_0 {
     }
 
     template <int kTile>
-    static void tile(const Block *blocks, int64_t n_blocks, const Activations32 *const *activations,
-                     float *const *out, int64_t row) {
-        Isa::Floats results[kTile];
+    static void tile(const Part<Q4_0> &part) {
+        const Activations *rows[kTile];
+        Isa::Floats results[kTile][kVectors];
         for (int i = 0; i < kTile; ++i) {
-            results[i] = Isa::no_floats();
-        }
-        for (int64_t b = 0; b < n_blocks; ++b) {
-            Isa::Sums sums[kTile];
-            for (int i = 0; i < kTile; ++i) {
-                sums[i] = Isa::no_sums();
+            rows[i] = part.row(i);
+            for (int v = 0; v < kVectors; ++v) {
+                results[i][v] = part.continued
+                                    ? Isa::load(part.out[i] + part.place + v * Isa::kLanes)
+                                    : Isa::no_floats();
             }
+        }
+        for (int64_t b = 0; b < part.n_blocks; ++b) {
+            const Block &block = part.blocks[b];
+            part.fetch(b);
+            Isa::Sums sums[kTile][kVectors];
             for (int j = 0; j < 4; ++j) {
-                const Isa::Bytes both = Isa::load(blocks[b].quanta[j]);
-                const Isa::Bytes low = Isa::low_nibbles(both), high = Isa::high_nibbles(both);
+                Isa::Bytes both[kVectors], quanta[kVectors];
+                for (int v = 0; v < kVectors; ++v) {
+                    both[v] = Isa::load(block.quanta[j] + v * Isa::kLanes * 4);
+                    quanta[v] = Isa::low_nibbles(both[v]);
+                }
                 for (int i = 0; i < kTile; ++i) {
-                    const int8_t *quanta = activations[i][b].quanta + j * 4;
-                    sums[i] = Isa::add_products(sums[i], low, Isa::four(quanta));
-                    sums[i] = Isa::add_products(sums[i], high, Isa::four(quanta + 16));
+                    const Isa::Bytes taken = Isa::four(rows[i][b].quanta + j * 4);
+                    for (int v = 0; v < kVectors; ++v) {
+                        sums[i][v] = j == 0 ? Isa::products(quanta[v], taken)
+                                            : Isa::add_products(sums[i][v], quanta[v], taken);
+                    }
+                }
+                for (int v = 0; v < kVectors; ++v) {
+                    quanta[v] = Isa::high_nibbles(both[v]);
+                }
+                for (int i = 0; i < kTile; ++i) {
+                    const Isa::Bytes taken = Isa::four(rows[i][b].quanta + j * 4 + 16);
+                    for (int v = 0; v < kVectors; ++v) {
+                        sums[i][v] = Isa::add_products(sums[i][v], quanta[v], taken);
+                    }
                 }
             }
-            const Isa::Floats scales = Isa::halves(blocks[b].scales);
-            for (int i = 0; i < kTile; ++i) {
-                const Activations32 &taken = activations[i][b];
-                const Isa::Ints sum = Isa::subtract(Isa::total(sums[i]), 8 * taken.sum);
-                results[i] = Isa::multiply_add(Isa::to_floats(sum),
-                                               Isa::scaled(scales, taken.scale), results[i]);
+            for (int v = 0; v < kVectors; ++v) {
+                const Isa::Floats scales = Isa::halves(block.scales + v * Isa::kLanes);
+                for (int i = 0; i < kTile; ++i) {
+                    const Isa::Ints sum = Isa::subtract(Isa::total(sums[i][v]), rows[i][b].sum8);
+                    results[i][v] = Isa::multiply_add(
+                        Isa::to_floats(sum), Isa::scaled(scales, rows[i][b].scale), results[i][v]);
+                }
             }
         }
         for (int i = 0; i < kTile; ++i) {
-            Isa::store(out[i] + row, results[i]);
-        }
-    }
-
-    static void multiply(const void *groups, int64_t k, int64_t group_count,
-                         const void *activations, int64_t m, float *const *out) {
-        const int64_t n_blocks = k / BlockQ4_0::kColumns;
-        const size_t stride = activations32_size(k);
-        for (int64_t g = 0; g < group_count; ++g) {
-            const Block *blocks = static_cast<const Block *>(groups) + g * n_blocks;
-            for (int64_t i = 0; i < m; ++i) {
-                const auto *row = reinterpret_cast<const Activations32 *>(
-                    static_cast<const char *>(activations) + static_cast<size_t>(i) * stride);
-                tile<1>(blocks, n_blocks, &row, out + i, g * Isa::kRows);
+            for (int v = 0; v < kVectors; ++v) {
+                Isa::store(part.out[i] + part.place + v * Isa::kLanes, results[i][v]);
             }
         }
     }

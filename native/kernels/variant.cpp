@@ -16,8 +16,8 @@ extern const Variant GC_VARIANT;
 const Variant GC_VARIANT = {
     GC_TEXT(GC_VARIANT),
     {
-        {"q4_0 " GC_TEXT(GC_VARIANT), GGML_TYPE_Q4_0, Isa::kRows, BlockQ4_0::kColumns,
-         Q4_0::group_size, Q4_0::pack, activations32_size, quantize_activations32, Q4_0::multiply},
+        {"q4_0 " GC_TEXT(GC_VARIANT), GGML_TYPE_Q4_0, kGroupRows, Q4_0::kColumns, Q4_0::group_size,
+         Q4_0::pack, Q4_0::activation_size, quantize_activations32, multiply<Q4_0>},
     },
 };
 

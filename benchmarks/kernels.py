@@ -1,0 +1,81 @@
+"""Products of quantized matrices by gemmachat's kernels and by ggml, in turns, on this machine.
+
+    python benchmarks/kernels.py [--type Q4_0 ...] [--shape 1536x6144 ...] [--width 1 ...]
+
+A shape is columns x rows of a weight matrix; by default those of Gemma 4 E2B that take most of its
+time. As many matrices of random weights as take 100 MB follow each other, so that they come from
+memory as a model's do. Times are medians of alternating turns, for one matrix; GB/s counts the bytes
+of the weights, and G/s the multiply-adds. Both sides read weights as they would in a model: ggml's
+from its repacking buffer type.
+
+Two lines before that say what the machine gives: the bandwidth of reading memory with this many
+threads, and integer multiply-adds per second when nothing is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGMLQuantizationType as Kind
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from matrix_products import Ggml, Kernels
+from random_blocks import random_rows
+
+TYPES = ("Q4_0", "Q8_0", "Q4_K", "Q6_K")
+SHAPES = ("1536x2048", "1536x6144", "1536x12288", "6144x1536", "12288x1536", "2048x1536")
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 64, 512)
+WEIGHTS = 100e6  # bytes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--type", nargs="+", choices=TYPES, default=TYPES)
+    parser.add_argument("--shape", nargs="+", default=SHAPES)
+    parser.add_argument("--width", nargs="+", type=int, default=WIDTHS)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--turns", type=int, default=7)
+    args = parser.parse_args()
+    for name in args.type:
+        for shape in args.shape:
+            compare(Kind[name], shape, args.width, args.threads, args.turns)
+
+
+def compare(kind: Kind, shape: str, widths: list[int], threads: int, turns: int) -> None:
+    """Prints a line for every width."""
+    k, n = map(int, shape.split("x"))
+    block, size = GGML_QUANT_SIZES[kind]
+    nbytes = k // block * size * n
+    rng = np.random.default_rng(0)
+    matrices = [random_rows(n, k, kind, rng)] * max(1, round(WEIGHTS / nbytes))
+    ours, ggml = Kernels(matrices, kind), Ggml(matrices, kind, widths, threads)
+    for m in widths:
+        x = rng.standard_normal((m, k), np.float32)
+        ggml.set(x)
+        times: dict[str, list[float]] = {"ours": [], "ggml": []}
+        for _ in range(turns + 1):
+            ours.multiply(x, threads)
+            times["ours"].append(ours.seconds / len(matrices))
+            began = time.perf_counter()
+            ggml.compute(m)
+            times["ggml"].append((time.perf_counter() - began) / len(matrices))
+        # The first turn touches new memory.
+        mine, theirs = (statistics.median(values[1:]) for values in times.values())
+        print(
+            f"{kind.name} {shape} m={m}: {mine * 1e6:.0f} us, {nbytes / mine / 1e9:.1f} GB/s, "
+            f"{k * n * m / mine / 1e9:.0f} G/s; ggml {theirs * 1e6:.0f} us; {theirs / mine:.2f}x",
+            flush=True,
+        )
+    ours.close()
+    ggml.close()
+
+
+if __name__ == "__main__":
+    main()
