@@ -19,6 +19,9 @@ from gemmachat.native import library
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
+# The types whose rows ggml interleaves on processors with AVX2.
+REPACKED = (Kind.Q4_0, Kind.Q4_K, Kind.IQ4_NL)
+
 _floats = ctypes.POINTER(ctypes.c_float)
 
 
@@ -81,7 +84,7 @@ class Ggml:
         self._buffers: list[Any] = []
         context = self._context()
         weights = [self._lib.ggml_new_tensor_2d(context, kind, k, self._n) for _ in matrices]
-        self._allocate(context, self._repacking())
+        self._allocate(context, self._repacking() if kind in REPACKED else self._plain)
         for tensor, rows in zip(weights, matrices, strict=True):
             data = np.ascontiguousarray(rows)
             self._lib.ggml_backend_tensor_set(tensor, data.ctypes.data, 0, data.nbytes)

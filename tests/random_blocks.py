@@ -18,11 +18,11 @@ def random_rows(n: int, k: int, kind: Kind, rng: np.random.Generator) -> Bytes:
 
 def set_scales(blocks: Bytes, kind: Kind, scales: Floats) -> None:
     """Gives every block [n, block, bytes] its scale [n, block]."""
-    at = {Kind.Q4_0: 0}[kind]
+    at = {Kind.Q4_0: 0, Kind.Q8_0: 0}[kind]
     blocks[:, :, at : at + 2] = scales.astype("<f2")[:, :, None].view(np.uint8)
 
 
 def fill(blocks: Bytes, kind: Kind, byte: int) -> None:
     """Makes every quantum of the blocks the extreme that this byte stands for."""
-    first = {Kind.Q4_0: 2}[kind]
+    first = {Kind.Q4_0: 2, Kind.Q8_0: 2}[kind]
     blocks[:, :, first:] = byte

@@ -25,7 +25,7 @@ def runs(instructions: str, kind: Kind) -> bool:
         return False
 
 
-EXACT = [Kind.Q4_0]
+EXACT = [Kind.Q4_0, Kind.Q8_0]
 ALL = [
     pytest.param(instructions, kind, id=f"{kind.name}-{instructions}")
     for kind in EXACT

@@ -34,6 +34,10 @@ size_t activations32_size(int64_t k) {
     return whole_lines(static_cast<size_t>(k / BlockQ8_0::kColumns) * sizeof(Activations32));
 }
 
+size_t activations32_fours_size(int64_t k) {
+    return whole_lines(static_cast<size_t>(k / BlockQ8_0::kColumns) * sizeof(Activations32Fours));
+}
+
 void quantize_activations32(const float *x, int64_t k, void *activations) {
     auto *out = static_cast<Activations32 *>(activations);
     quantize_row<BlockQ8_0>(GGML_TYPE_Q8_0, x, k, [out](int64_t index, const BlockQ8_0 &block) {
@@ -43,6 +47,19 @@ void quantize_activations32(const float *x, int64_t k, void *activations) {
         taken.sum8 = 0;
         for (const int8_t quantum : block.quanta) {
             taken.sum8 += 8 * quantum;
+        }
+    });
+}
+
+void quantize_activations32_fours(const float *x, int64_t k, void *activations) {
+    auto *out = static_cast<Activations32Fours *>(activations);
+    quantize_row<BlockQ8_0>(GGML_TYPE_Q8_0, x, k, [out](int64_t index, const BlockQ8_0 &block) {
+        Activations32Fours &taken = out[index];
+        std::copy_n(block.quanta, BlockQ8_0::kColumns, taken.quanta);
+        taken.scale = ggml_fp16_to_fp32(block.scale);
+        for (int j = 0; j < 8; ++j) {
+            const int8_t *four = block.quanta + j * 4;
+            taken.sums128[j] = 128 * (four[0] + four[1] + four[2] + four[3]);
         }
     });
 }

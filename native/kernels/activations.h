@@ -14,9 +14,18 @@ struct Activations32 {
     int32_t sum8;  // 8 times the sum of the quanta
 };
 
+// The same for weights whose products are summed up by fours.
+struct Activations32Fours {
+    int8_t quanta[32];
+    int32_t sums128[8];  // 128 times the sum of four quanta
+    float scale;
+};
+
 size_t activations32_size(int64_t k);
+size_t activations32_fours_size(int64_t k);
 
 // Quantizes k activations, a multiple of 32, to Q8_0 as ggml's products do.
 void quantize_activations32(const float *x, int64_t k, void *activations);
+void quantize_activations32_fours(const float *x, int64_t k, void *activations);
 
 }  // namespace gc

@@ -43,6 +43,19 @@ struct Isa {
 
     static Ints subtract(Ints a, int32_t b) { return _mm256_sub_epi32(a, _mm256_set1_epi32(b)); }
 
+    // Weights of eight bits with a sign: the instructions take it from the activations.
+    struct Signed {
+        __m256i value, magnitude;
+    };
+    static Signed load_signed(const int8_t *bytes) {
+        const __m256i value = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(bytes));
+        return {value, _mm256_abs_epi8(value)};
+    }
+    static Ints signed_products(const Signed &weights, const int8_t *columns, int32_t) {
+        const __m256i activations = _mm256_sign_epi8(four(columns), weights.value);
+        return total(_mm256_maddubs_epi16(weights.magnitude, activations));
+    }
+
     static Floats no_floats() { return _mm256_setzero_ps(); }
     static Floats load(const float *values) { return _mm256_loadu_ps(values); }
     static void store(float *values, Floats stored) { _mm256_storeu_ps(values, stored); }
@@ -53,6 +66,7 @@ struct Isa {
     static Floats scaled(Floats x, float factor) {
         return _mm256_mul_ps(x, _mm256_set1_ps(factor));
     }
+    static Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
     static Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 
 private:

@@ -70,6 +70,19 @@ struct Portable {
         return a;
     }
 
+    // Weights of eight bits with a sign; shifted by 128, they have none.
+    using Signed = Bytes;
+    static Signed load_signed(const int8_t *bytes) {
+        Bytes x = load(reinterpret_cast<const uint8_t *>(bytes));
+        for (uint8_t &byte : x.at) {
+            byte ^= 128;
+        }
+        return x;
+    }
+    static Ints signed_products(Signed weights, const int8_t *columns, int32_t sum128) {
+        return subtract(total(products(weights, four(columns))), sum128);
+    }
+
     static Floats no_floats() { return {}; }
     static Floats load(const float *values) {
         Floats loaded;
@@ -98,6 +111,12 @@ struct Portable {
             lane *= factor;
         }
         return x;
+    }
+    static Floats add(Floats a, Floats b) {
+        for (int lane = 0; lane < kLanes; ++lane) {
+            a.at[lane] += b.at[lane];
+        }
+        return a;
     }
     static Floats multiply_add(Floats a, Floats b, Floats c) {
         for (int lane = 0; lane < kLanes; ++lane) {

@@ -8,6 +8,7 @@
 
 #include "activations.h"
 #include "blocks.h"
+#include "nibbles.h"
 #include "tiles.h"
 
 namespace gc {
@@ -19,11 +20,9 @@ struct Q4_0 {
     static constexpr int64_t kBlocksAtOnce = 16;
     static constexpr int kTile = Isa::kTile;
 
-    // Four columns of each row after the other: the low four bits are columns 4 i ... of quanta[i],
-    // the high ones columns 4 i + 16 ...
     struct Block {
         uint16_t scales[kGroupRows];
-        uint8_t quanta[4][kGroupRows * 4];
+        Nibbles quanta;
     };
     using Activations = Activations32;
 
@@ -41,9 +40,7 @@ struct Q4_0 {
             for (int r = 0; r < kGroupRows; ++r) {
                 const BlockQ4_0 &block = from[r * n_blocks + b];
                 to[b].scales[r] = block.scale;
-                for (int i = 0; i < 4; ++i) {
-                    __builtin_memcpy(to[b].quanta[i] + r * 4, block.quanta + i * 4, 4);
-                }
+                pack_nibbles(block.quanta, r, to[b].quanta);
             }
         }
     }
@@ -51,42 +48,20 @@ struct Q4_0 {
     template <int kTile>
     static void tile(const Part<Q4_0> &part) {
         const Activations *rows[kTile];
-        Isa::Floats results[kTile][kVectors];
         for (int i = 0; i < kTile; ++i) {
             rows[i] = part.row(i);
-            for (int v = 0; v < kVectors; ++v) {
-                results[i][v] = part.continued
-                                    ? Isa::load(part.out[i] + part.place + v * Isa::kLanes)
-                                    : Isa::no_floats();
-            }
         }
+        Results<kTile> results;
+        begin<Q4_0, kTile>(part, results);
         for (int64_t b = 0; b < part.n_blocks; ++b) {
             const Block &block = part.blocks[b];
             part.fetch(b);
-            Isa::Sums sums[kTile][kVectors];
-            for (int j = 0; j < 4; ++j) {
-                Isa::Bytes both[kVectors], quanta[kVectors];
-                for (int v = 0; v < kVectors; ++v) {
-                    both[v] = Isa::load(block.quanta[j] + v * Isa::kLanes * 4);
-                    quanta[v] = Isa::low_nibbles(both[v]);
-                }
-                for (int i = 0; i < kTile; ++i) {
-                    const Isa::Bytes taken = Isa::four(rows[i][b].quanta + j * 4);
-                    for (int v = 0; v < kVectors; ++v) {
-                        sums[i][v] = j == 0 ? Isa::products(quanta[v], taken)
-                                            : Isa::add_products(sums[i][v], quanta[v], taken);
-                    }
-                }
-                for (int v = 0; v < kVectors; ++v) {
-                    quanta[v] = Isa::high_nibbles(both[v]);
-                }
-                for (int i = 0; i < kTile; ++i) {
-                    const Isa::Bytes taken = Isa::four(rows[i][b].quanta + j * 4 + 16);
-                    for (int v = 0; v < kVectors; ++v) {
-                        sums[i][v] = Isa::add_products(sums[i][v], quanta[v], taken);
-                    }
-                }
+            const int8_t *taken[kTile];
+            for (int i = 0; i < kTile; ++i) {
+                taken[i] = rows[i][b].quanta;
             }
+            Isa::Sums sums[kTile][kVectors];
+            multiply_nibbles(block.quanta, taken, sums);
             for (int v = 0; v < kVectors; ++v) {
                 const Isa::Floats scales = Isa::halves(block.scales + v * Isa::kLanes);
                 for (int i = 0; i < kTile; ++i) {
@@ -96,11 +71,7 @@ struct Q4_0 {
                 }
             }
         }
-        for (int i = 0; i < kTile; ++i) {
-            for (int v = 0; v < kVectors; ++v) {
-                Isa::store(part.out[i] + part.place + v * Isa::kLanes, results[i][v]);
-            }
-        }
+        end<Q4_0, kTile>(part, results);
     }
 };
 

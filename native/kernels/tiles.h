@@ -41,6 +41,29 @@ struct Part {
     }
 };
 
+// The results of a part so far, for each row of a tile.
+template <int kTile>
+using Results = Isa::Floats[kTile][kVectors];
+
+template <typename Type, int kTile>
+void begin(const Part<Type> &part, Results<kTile> &results) {
+    for (int i = 0; i < kTile; ++i) {
+        for (int v = 0; v < kVectors; ++v) {
+            results[i][v] = part.continued ? Isa::load(part.out[i] + part.place + v * Isa::kLanes)
+                                           : Isa::no_floats();
+        }
+    }
+}
+
+template <typename Type, int kTile>
+void end(const Part<Type> &part, const Results<kTile> &results) {
+    for (int i = 0; i < kTile; ++i) {
+        for (int v = 0; v < kVectors; ++v) {
+            Isa::store(part.out[i] + part.place + v * Isa::kLanes, results[i][v]);
+        }
+    }
+}
+
 // Calls the tile for that many rows, up to kTile.
 template <typename Type, int kTile>
 void multiply_tile(const Part<Type> &part, int64_t rows) {

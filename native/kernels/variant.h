@@ -8,7 +8,7 @@ namespace gc {
 
 struct Variant {
     const char *instructions;
-    Kernel kernels[1];
+    Kernel kernels[2];
 };
 
 }  // namespace gc
