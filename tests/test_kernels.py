@@ -7,12 +7,12 @@ import pytest
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Kind
 from gguf.quants import dequantize
-from matrix_products import Floats, by_ggml, kernels
+from matrix_products import Bytes, Floats, by_ggml, kernels
 from random_blocks import fill, random_rows, set_scales
 
 from gemmachat.errors import UsageError
 
-WIDTHS = [*range(1, 18), 31, 33, 64]
+WIDTHS = [*range(1, 10), 16, 31, 33, 64]
 
 
 def runs(instructions: str, kind: Kind) -> bool:
@@ -25,10 +25,12 @@ def runs(instructions: str, kind: Kind) -> bool:
         return False
 
 
-EXACT = [Kind.Q4_0, Kind.Q8_0]
+# Of these, ggml adds up the same numbers in the same order.
+EXACT = (Kind.Q4_0, Kind.Q8_0)
+KINDS = (*EXACT, Kind.Q4_K, Kind.Q6_K)
 ALL = [
     pytest.param(instructions, kind, id=f"{kind.name}-{instructions}")
-    for kind in EXACT
+    for kind in KINDS
     for instructions in ("portable", "portable16", "avx2", "avxvnni", "avx512vnni")
     if runs(instructions, kind)
 ]
@@ -40,34 +42,72 @@ def activations(m: int, k: int, rng: np.random.Generator) -> Floats:
     return (rng.standard_normal((m, k)) * rng.lognormal(0, 2, (m, k))).astype(np.float32)
 
 
+def quantized(x: Floats, kind: Kind) -> np.ndarray:
+    """The values [m, k], in float64, that ggml quantizes rows of activations to."""
+    block = GGML_QUANT_SIZES[kind][0]
+    blocks = x.reshape(len(x), -1, block)
+    if block == 32:
+        largest = np.abs(blocks).max(-1, keepdims=True)
+        scales = (largest / np.float32(127)).astype(np.float16)
+        quanta = np.rint(blocks * (np.float32(127) / largest))
+    else:
+        at = np.abs(blocks).argmax(-1, keepdims=True)
+        inverse = np.float32(-127) / np.take_along_axis(blocks, at, -1)
+        scales = 1 / inverse
+        quanta = np.rint(blocks * inverse)
+    return (scales.astype(np.float64) * quanta).reshape(x.shape)
+
+
+def magnitude(rows: Bytes, kind: Kind, x: Floats) -> np.ndarray:
+    """The sums [m, n] of absolute products, against which errors are measured."""
+    return np.abs(x).astype(np.float64) @ np.abs(dequantize(rows, kind)).astype(np.float64).T
+
+
+def assert_agrees_with_ggml(ours: Floats, rows: Bytes, kind: Kind, x: Floats) -> None:
+    """Holds a product against ggml's: the same bits, or at most 1e-6 off."""
+    theirs = by_ggml(rows, kind, x)
+    if kind in EXACT:
+        assert same_bits(ours, theirs)
+    else:
+        assert np.all(np.abs(ours - theirs.astype(np.float64)) <= 1e-6 * magnitude(rows, kind, x))
+
+
 def same_bits(a: Floats, b: Floats) -> bool:
     return bool(np.array_equal(a.view(np.uint32), b.view(np.uint32)))
 
 
 @each_kernel
 @pytest.mark.parametrize("m", WIDTHS)
-def test_products_equal_ggml_bit_for_bit(instructions: str, kind: Kind, m: int) -> None:
+def test_products_agree_with_ggml(instructions: str, kind: Kind, m: int) -> None:
     rng = np.random.default_rng(m)
-    rows, x = random_rows(48, 1536, kind, rng), activations(m, 1536, rng)
+    rows, x = random_rows(32, 1536, kind, rng), activations(m, 1536, rng)
     with kernels(rows, kind, instructions) as packed:
-        assert same_bits(packed.multiply(x)[0], by_ggml(rows, kind, x))
+        assert_agrees_with_ggml(packed.multiply(x)[0], rows, kind, x)
 
 
 @each_kernel
-def test_products_agree_with_float64(instructions: str, kind: Kind) -> None:
+def test_products_are_as_near_to_float64_as_those_of_ggml(instructions: str, kind: Kind) -> None:
     rng = np.random.default_rng(0)
-    rows, x = random_rows(16, 512, kind, rng), activations(8, 512, rng)
-    # Activations that Q8 holds exactly: multiples of a scale of which the largest is 127.
-    x = (np.round(x.clip(-1, 1) * 127) * 2**-6).astype(np.float32)
-    x[:, ::32] = 127 * 2**-6
-    weights = dequantize(rows, kind).astype(np.float64)
-    exact, magnitude = x.astype(np.float64) @ weights.T, np.abs(x) @ np.abs(weights.T)
+    rows, x = random_rows(96, 2048, kind, rng), activations(16, 2048, rng)
+    exact = quantized(x, kind) @ dequantize(rows, kind).astype(np.float64).T
+    size = magnitude(rows, kind, x)
     with kernels(rows, kind, instructions) as packed:
-        assert np.all(np.abs(packed.multiply(x)[0] - exact) <= 1e-6 * magnitude)
+        ours = np.abs(packed.multiply(x)[0] - exact) / size
+    theirs = np.abs(by_ggml(rows, kind, x) - exact) / size
+    assert ours.max() <= 1e-6
+    assert np.sqrt(np.mean(ours**2)) <= 1.05 * np.sqrt(np.mean(theirs**2))
+
+
+def test_one_row_of_q4_k_has_the_bits_of_ggml() -> None:
+    # With four rows or more, ggml itself adds up in another order.
+    rng = np.random.default_rng(0)
+    rows, x = random_rows(64, 2560, Kind.Q4_K, rng), activations(1, 2560, rng)
+    with kernels(rows, Kind.Q4_K, "portable") as packed:
+        assert same_bits(packed.multiply(x)[0], by_ggml(rows, Kind.Q4_K, x))
 
 
 @each_kernel
-@pytest.mark.parametrize("k", [32, 64, 96, 512, 2016, 2048, 2080, 12288])
+@pytest.mark.parametrize("k", [32, 64, 96, 256, 768, 2016, 2080, 2304, 12288])
 def test_any_number_of_blocks(instructions: str, kind: Kind, k: int) -> None:
     if k % GGML_QUANT_SIZES[kind][0] != 0:
         pytest.skip("not a whole number of blocks")
@@ -75,21 +115,31 @@ def test_any_number_of_blocks(instructions: str, kind: Kind, k: int) -> None:
     for n in (16, 80):
         rows, x = random_rows(n, k, kind, rng), activations(9, k, rng)
         with kernels(rows, kind, instructions) as packed:
-            assert same_bits(packed.multiply(x)[0], by_ggml(rows, kind, x))
+            assert_agrees_with_ggml(packed.multiply(x)[0], rows, kind, x)
 
 
 @each_kernel
 def test_a_row_does_not_depend_on_width_place_or_threads(instructions: str, kind: Kind) -> None:
     rng = np.random.default_rng(0)
-    x = activations(64, 3072, rng)
-    with kernels(random_rows(112, 3072, kind, rng), kind, instructions) as packed:
+    x = activations(64, 1536, rng)
+    with kernels(random_rows(48, 1536, kind, rng), kind, instructions) as packed:
         alone = np.concatenate([packed.multiply(x[i : i + 1])[0] for i in range(64)])
-        for m in WIDTHS:
-            for first in {0, 1, 64 - m}:
+        for m in (*range(2, 10), 31, 64):
+            for first, threads in ((0, 1), (1, 2), (64 - m, 3)):
                 batch = x[first : first + m]
-                for threads in (1, 2, 3):
-                    together = packed.multiply(batch, threads)[0]
-                    assert same_bits(together, alone[first : first + m])
+                expected = alone[first : first + m]
+                assert same_bits(packed.multiply(batch, threads)[0], expected)
+
+
+@each_kernel
+def test_rows_of_a_prefill_equal_single_rows(instructions: str, kind: Kind) -> None:
+    # More rows and columns than stay in the cache at a time.
+    rng = np.random.default_rng(0)
+    x = activations(140, 4096, rng)
+    with kernels(random_rows(16, 4096, kind, rng), kind, instructions) as packed:
+        together = packed.multiply(x)[0]
+        for i in (0, 1, 63, 127, 128, 139):
+            assert same_bits(together[i : i + 1], packed.multiply(x[i : i + 1])[0])
 
 
 @each_kernel
@@ -110,10 +160,10 @@ def test_zeros_extremes_and_denormals(instructions: str, kind: Kind) -> None:
     x[4] = 1.0
     x[5] = -1.0
     x[6] = np.where(np.arange(1024) % 2 == 0, 1.0, -1.0)
-    x[7] = 65504.0 * 127
+    x[7] = 65504.0
     x[8, 500:] = 0.0
     with kernels(rows, kind, instructions) as packed:
-        assert same_bits(packed.multiply(x)[0], by_ggml(rows, kind, x))
+        assert_agrees_with_ggml(packed.multiply(x)[0], rows, kind, x)
 
 
 @each_kernel
@@ -129,7 +179,10 @@ def test_scales_that_are_no_numbers_spread_as_in_ggml(
     set_scales(blocks, kind, scales)
     with kernels(rows, kind, instructions) as packed:
         ours, theirs = packed.multiply(x)[0], by_ggml(rows, kind, x)
-    np.testing.assert_array_equal(ours, theirs)
+    if kind in EXACT:
+        np.testing.assert_array_equal(ours, theirs)
+    else:  # which infinity, or inf - inf, is a matter of order
+        np.testing.assert_array_equal(np.isfinite(ours), np.isfinite(theirs))
     assert np.isfinite(ours).sum() == 5 * 45
 
 

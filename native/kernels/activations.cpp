@@ -38,6 +38,10 @@ size_t activations32_fours_size(int64_t k) {
     return whole_lines(static_cast<size_t>(k / BlockQ8_0::kColumns) * sizeof(Activations32Fours));
 }
 
+size_t activations256_size(int64_t k) {
+    return whole_lines(static_cast<size_t>(k / BlockQ8_K::kColumns) * sizeof(Activations256));
+}
+
 void quantize_activations32(const float *x, int64_t k, void *activations) {
     auto *out = static_cast<Activations32 *>(activations);
     quantize_row<BlockQ8_0>(GGML_TYPE_Q8_0, x, k, [out](int64_t index, const BlockQ8_0 &block) {
@@ -59,7 +63,26 @@ void quantize_activations32_fours(const float *x, int64_t k, void *activations) 
         taken.scale = ggml_fp16_to_fp32(block.scale);
         for (int j = 0; j < 8; ++j) {
             const int8_t *four = block.quanta + j * 4;
-            taken.sums128[j] = 128 * (four[0] + four[1] + four[2] + four[3]);
+            taken.offsets[j] = -128 * (four[0] + four[1] + four[2] + four[3]);
+        }
+    });
+}
+
+void quantize_activations256(const float *x, int64_t k, void *activations) {
+    auto *out = static_cast<Activations256 *>(activations);
+    quantize_row<BlockQ8_K>(GGML_TYPE_Q8_K, x, k, [out](int64_t index, const BlockQ8_K &block) {
+        Activations256 &taken = out[index];
+        std::copy_n(block.quanta, BlockQ8_K::kColumns, taken.quanta);
+        taken.scale = block.scale;
+        for (int j = 0; j < 16; ++j) {
+            int sums[2] = {};
+            for (int i = 0; i < 16; ++i) {
+                sums[i / 2 % 2] += block.quanta[j * 16 + i];
+            }
+            taken.offsets[j][0] = static_cast<int16_t>(-32 * sums[0]);
+            taken.offsets[j][1] = static_cast<int16_t>(-32 * sums[1]);
+            const int before = j % 2 == 0 ? 0 : taken.sums[j / 2];
+            taken.sums[j / 2] = static_cast<int16_t>(before + sums[0] + sums[1]);
         }
     });
 }

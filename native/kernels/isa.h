@@ -9,8 +9,32 @@
 
 #include <cstdint>
 
-#if defined(GC_ISA_AVX2)
+#if defined(__AVX512VNNI__)
+#include "isa_avx512vnni.h"
+#elif defined(__AVXVNNI__)
+#include "isa_avxvnni.h"
+#elif defined(__AVX2__)
 #include "isa_avx2.h"
 #else
 #include "isa_portable.h"
 #endif
+
+namespace gc {
+
+namespace {
+
+#if defined(__AVX512VNNI__)
+using Isa = Avx512Vnni;
+#elif defined(__AVXVNNI__)
+using Isa = AvxVnni;
+#elif defined(__AVX2__)
+using Isa = Avx2;
+#elif defined(GC_LANES)
+using Isa = Portable<GC_LANES>;
+#else
+using Isa = Portable<8>;
+#endif
+
+}  // namespace
+
+}  // namespace gc

@@ -32,17 +32,19 @@ struct Portable {
         __builtin_memcpy(&loaded, bytes, sizeof(loaded));
         return loaded;
     }
-    static Bytes low_nibbles(Bytes x) {
+    // Some bits of every byte, after a shift to the right, or to the left if it is negative.
+    template <int kShift>
+    static Bytes bits(Bytes x, uint8_t mask) {
         for (uint8_t &byte : x.at) {
-            byte &= 15;
+            byte = static_cast<uint8_t>(kShift < 0 ? byte << -kShift : byte >> kShift) & mask;
         }
         return x;
     }
-    static Bytes high_nibbles(Bytes x) {
-        for (uint8_t &byte : x.at) {
-            byte >>= 4;
+    static Bytes join(Bytes a, Bytes b) {
+        for (int i = 0; i < kLanes * 4; ++i) {
+            a.at[i] |= b.at[i];
         }
-        return x;
+        return a;
     }
     static Bytes four(const int8_t *columns) {
         Bytes x;
@@ -63,6 +65,51 @@ struct Portable {
     }
     static Ints total(Sums sums) { return sums; }
 
+    // Sums that begin with a pair of numbers, which stand for one.
+    static Sums start(const int16_t *pair) {
+        Sums sums;
+        for (int32_t &lane : sums.at) {
+            lane = pair[0] + pair[1];
+        }
+        return sums;
+    }
+
+    // A scale for every lane, byte kByte of it, and its products with sums.
+    using Scales = Ints;
+    template <int kByte>
+    static Scales scales(Bytes x) {
+        Scales found;
+        for (int lane = 0; lane < kLanes; ++lane) {
+            found.at[lane] = x.at[lane * 4 + kByte];
+        }
+        return found;
+    }
+    template <int kByte>
+    static Scales signed_scales(Bytes x) {
+        Scales found;
+        for (int lane = 0; lane < kLanes; ++lane) {
+            found.at[lane] = static_cast<int8_t>(x.at[lane * 4 + kByte]);
+        }
+        return found;
+    }
+    static Ints add_scaled(Ints total, Sums sums, Scales scales) {
+        for (int lane = 0; lane < kLanes; ++lane) {
+            total.at[lane] += sums.at[lane] * scales.at[lane];
+        }
+        return total;
+    }
+
+    // Bytes kByte and kByte + 1 of every lane times a pair of numbers.
+    template <int kByte>
+    static Ints add_pair(Ints total, Bytes x, const int16_t *pair) {
+        for (int lane = 0; lane < kLanes; ++lane) {
+            const uint8_t *bytes = x.at + lane * 4 + kByte;
+            total.at[lane] += bytes[0] * pair[0] + bytes[1] * pair[1];
+        }
+        return total;
+    }
+
+    static Ints no_ints() { return {}; }
     static Ints subtract(Ints a, int32_t b) {
         for (int32_t &lane : a.at) {
             lane -= b;
@@ -79,8 +126,9 @@ struct Portable {
         }
         return x;
     }
-    static Ints signed_products(Signed weights, const int8_t *columns, int32_t sum128) {
-        return subtract(total(products(weights, four(columns))), sum128);
+    // The offset is -128 times the sum of the columns.
+    static Ints signed_products(Signed weights, const int8_t *columns, int32_t offset) {
+        return subtract(products(weights, four(columns)), -offset);
     }
 
     static Floats no_floats() { return {}; }
@@ -118,6 +166,12 @@ struct Portable {
         }
         return a;
     }
+    static Floats subtract(Floats a, Floats b) {
+        for (int lane = 0; lane < kLanes; ++lane) {
+            a.at[lane] -= b.at[lane];
+        }
+        return a;
+    }
     static Floats multiply_add(Floats a, Floats b, Floats c) {
         for (int lane = 0; lane < kLanes; ++lane) {
             c.at[lane] = __builtin_fmaf(a.at[lane], b.at[lane], c.at[lane]);
@@ -125,12 +179,6 @@ struct Portable {
         return c;
     }
 };
-
-#if defined(GC_ISA_PORTABLE16)
-using Isa = Portable<16>;
-#else
-using Isa = Portable<8>;
-#endif
 
 }  // namespace
 

@@ -2,6 +2,10 @@
 
 #include <cstring>
 
+#if defined(GC_X86_VARIANTS)
+#include <cpuid.h>
+#endif
+
 #include "variant.h"
 
 namespace gc {
@@ -11,6 +15,8 @@ extern const Variant portable;
 extern const Variant portable16;
 #if defined(GC_X86_VARIANTS)
 extern const Variant avx2;
+extern const Variant avxvnni;
+extern const Variant avx512vnni;
 #endif
 }  // namespace kernels
 
@@ -22,14 +28,28 @@ struct Choice {
     bool gains;  // over ggml's own
 };
 
+#if defined(GC_X86_VARIANTS)
+// Every processor with AVX2 and FMA has the conversions of F16C.
+bool runs_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+bool runs_avx512vnni() {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+
+bool runs_avxvnni() {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+}
+#endif
+
 // The fastest first.
 const Choice *choices(size_t *count) {
     static const Choice all[] = {
 #if defined(GC_X86_VARIANTS)
-        {&kernels::avx2,
-         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("avx"),
-         true},
+        {&kernels::avx512vnni, runs_avx2() && runs_avx512vnni(), true},
+        {&kernels::avxvnni, runs_avx2() && runs_avxvnni(), true},
+        {&kernels::avx2, runs_avx2(), true},
 #endif
         {&kernels::portable, true, false},
         {&kernels::portable16, true, false},

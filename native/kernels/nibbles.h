@@ -25,11 +25,12 @@ inline void pack_nibbles(const uint8_t *bytes, int row, Nibbles &nibbles) {
 template <int kTile>
 void multiply_nibbles(const Nibbles &nibbles, const int8_t *const (&activations)[kTile],
                       Isa::Sums (&sums)[kTile][kVectors]) {
+#pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
         Isa::Bytes both[kVectors], weights[kVectors];
         for (int v = 0; v < kVectors; ++v) {
             both[v] = Isa::load(nibbles.bytes[j] + v * Isa::kLanes * 4);
-            weights[v] = Isa::low_nibbles(both[v]);
+            weights[v] = Isa::bits<0>(both[v], 15);
         }
         for (int i = 0; i < kTile; ++i) {
             const Isa::Bytes taken = Isa::four(activations[i] + j * 4);
@@ -39,7 +40,7 @@ void multiply_nibbles(const Nibbles &nibbles, const int8_t *const (&activations)
             }
         }
         for (int v = 0; v < kVectors; ++v) {
-            weights[v] = Isa::high_nibbles(both[v]);
+            weights[v] = Isa::bits<4>(both[v], 15);
         }
         for (int i = 0; i < kTile; ++i) {
             const Isa::Bytes taken = Isa::four(activations[i] + j * 4 + 16);

@@ -19,6 +19,7 @@ struct Q4_0 {
     static constexpr int64_t kColumns = BlockQ4_0::kColumns;
     static constexpr int64_t kBlocksAtOnce = 16;
     static constexpr int kTile = Isa::kTile;
+    static constexpr int kSteps = 1;
 
     struct Block {
         uint16_t scales[kGroupRows];

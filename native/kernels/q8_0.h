@@ -16,8 +16,9 @@ namespace {
 
 struct Q8_0 {
     static constexpr int64_t kColumns = BlockQ8_0::kColumns;
-    static constexpr int64_t kBlocksAtOnce = int64_t{1} << 40;  // the sums live through a whole row
+    static constexpr int64_t kBlocksAtOnce = 0;  // the sums live through all blocks of a row
     static constexpr int kTile = 4;
+    static constexpr int kSteps = 1;
     static constexpr int kFours = 8;  // of columns in a block
 
     // Four columns of each row after the other.
@@ -76,7 +77,7 @@ struct Q8_0 {
                         Isa::load_signed(block.quanta[j] + v * Isa::kLanes * 4);
                     for (int i = 0; i < kTile; ++i) {
                         const Isa::Ints sum = Isa::signed_products(
-                            weights, rows[i][b].quanta + j * 4, rows[i][b].sums128[j]);
+                            weights, rows[i][b].quanta + j * 4, rows[i][b].offsets[j]);
                         results[i][j][v] =
                             Isa::multiply_add(Isa::to_floats(sum), scales[i][v], results[i][j][v]);
                     }

@@ -23,19 +23,19 @@ struct Part {
     const char *activations;  // of the first row
     size_t activation_size;
     float *const *out;
-    int64_t place;          // of the group's results in a row of out
-    bool continued;         // the results so far are there
-    const char *next;       // what will be needed next, fetched meanwhile,
-    int64_t bytes_a_block;  // so much of it with every block
+    int64_t place;         // of the group's results in a row of out
+    bool continued;        // the results so far are there
+    const char *next;      // what will be needed next, fetched meanwhile,
+    int64_t bytes_a_step;  // so much of it with every step; a block has Type::kSteps
 
     const typename Type::Activations *row(int i) const {
         return reinterpret_cast<const typename Type::Activations *>(
             activations + static_cast<size_t>(i) * activation_size);
     }
 
-    void fetch(int64_t block) const {
-        const char *fetched = next + block * bytes_a_block;
-        for (int64_t line = 0; line < bytes_a_block; line += 64) {
+    void fetch(int64_t step) const {
+        const char *fetched = next + step * bytes_a_step;
+        for (int64_t line = 0; line < bytes_a_step; line += 64) {
             __builtin_prefetch(fetched + line);
         }
     }
@@ -83,30 +83,31 @@ void multiply_rows(Part<Type> part, int64_t m) {
     int64_t tiles = (m + Type::kTile - 1) / Type::kTile;
     if (tiles <= kFew) {
         part.next = reinterpret_cast<const char *>(part.blocks + part.n_blocks);
-        part.bytes_a_block = static_cast<int64_t>(sizeof(typename Type::Block)) / tiles;
+        part.bytes_a_step =
+            static_cast<int64_t>(sizeof(typename Type::Block)) / Type::kSteps / tiles;
     }
     for (; tiles > 0; --tiles) {
         const int64_t rows = (m + tiles - 1) / tiles;
         multiply_tile<Type, Type::kTile>(part, rows);
         part.activations += static_cast<size_t>(rows) * part.activation_size;
         part.out += rows;
-        part.next += part.n_blocks * part.bytes_a_block;
+        part.next += part.n_blocks * Type::kSteps * part.bytes_a_step;
         m -= rows;
     }
 }
 
-// Blocks first ... last - 1 of each group times m rows. Few blocks at a time stay in the first
-// cache for all tiles.
+// Blocks first ... last - 1 of each group times m rows, at_once of them at a time.
 template <typename Type>
 void multiply_blocks(const void *groups, int64_t k, int64_t group_count, int64_t first,
-                     int64_t last, const char *activations, int64_t m, float *const *out) {
+                     int64_t last, int64_t at_once, const char *activations, int64_t m,
+                     float *const *out) {
     for (int64_t g = 0; g < group_count; ++g) {
         const auto *blocks =
             static_cast<const typename Type::Block *>(groups) + g * (k / Type::kColumns);
-        for (int64_t b = first; b < last; b += Type::kBlocksAtOnce) {
+        for (int64_t b = first; b < last; b += at_once) {
             Part<Type> part{};
             part.blocks = blocks + b;
-            part.n_blocks = last - b < Type::kBlocksAtOnce ? last - b : Type::kBlocksAtOnce;
+            part.n_blocks = last - b < at_once ? last - b : at_once;
             part.activations =
                 activations + static_cast<size_t>(b) * sizeof(typename Type::Activations);
             part.activation_size = Type::activation_size(k);
@@ -118,23 +119,30 @@ void multiply_blocks(const void *groups, int64_t k, int64_t group_count, int64_t
     }
 }
 
-// As much of some rows of activations at a time as stays in the second cache for all groups.
+// As many rows of activations, and as much of them, as stays in the second cache passes all groups;
+// kBlocksAtOnce blocks of a group stay in the first cache while these rows pass. A type whose sums
+// must live through all blocks of a row has 0 there.
 template <typename Type>
 void multiply(const void *groups, int64_t k, int64_t group_count, const void *activations,
               int64_t m, float *const *out) {
-    constexpr int64_t kRowsAtOnce = 128;
-    constexpr int64_t kCache = 256 << 10;
+    constexpr int64_t kCache = 256 << 10, kMostRows = 128, kFewestRows = 8 * Type::kTile;
+    constexpr auto kBlockSize = static_cast<int64_t>(sizeof(typename Type::Activations));
+    const int64_t n_blocks = k / Type::kColumns;
+    int64_t most_rows = kMostRows, most_blocks = n_blocks, at_once = n_blocks;
+    if constexpr (Type::kBlocksAtOnce > 0) {
+        at_once = Type::kBlocksAtOnce;
+        const int64_t fit = kCache / (kBlockSize * at_once * (m < kMostRows ? m : kMostRows));
+        most_blocks = (fit < 1 ? 1 : fit) * at_once;
+    } else {
+        const int64_t fit = kCache / (kBlockSize * n_blocks);
+        most_rows = fit > kMostRows ? kMostRows : fit < kFewestRows ? kFewestRows : fit;
+    }
     const auto *rows = static_cast<const char *>(activations);
-    for (; m > 0; m -= kRowsAtOnce) {
-        const int64_t count = m < kRowsAtOnce ? m : kRowsAtOnce;
-        const int64_t n_blocks = k / Type::kColumns;
-        const auto block_size = static_cast<int64_t>(sizeof(typename Type::Activations)) * count;
-        const int64_t parts = n_blocks / Type::kBlocksAtOnce;
-        const int64_t fit = kCache / (block_size * Type::kBlocksAtOnce);
-        const int64_t at_once = (fit < 1 ? 1 : fit > parts ? parts + 1 : fit) * Type::kBlocksAtOnce;
-        for (int64_t b = 0; b < n_blocks; b += at_once) {
-            const int64_t end = n_blocks - b < at_once ? n_blocks : b + at_once;
-            multiply_blocks<Type>(groups, k, group_count, b, end, rows, count, out);
+    for (; m > 0; m -= most_rows) {
+        const int64_t count = m < most_rows ? m : most_rows;
+        for (int64_t b = 0; b < n_blocks; b += most_blocks) {
+            const int64_t end = n_blocks - b < most_blocks ? n_blocks : b + most_blocks;
+            multiply_blocks<Type>(groups, k, group_count, b, end, at_once, rows, count, out);
         }
         rows += static_cast<size_t>(count) * Type::activation_size(k);
         out += count;

@@ -8,7 +8,7 @@ namespace gc {
 
 struct Variant {
     const char *instructions;
-    Kernel kernels[2];
+    Kernel kernels[4];
 };
 
 }  // namespace gc
