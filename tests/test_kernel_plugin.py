@@ -141,22 +141,25 @@ def test_logits_do_not_depend_on_width_or_threads(pair: Callable[[str], Pair], q
 
 
 @every_quant
-@pytest.mark.parametrize("threads", [1, 2, 5])
 def test_experts_compute_what_they_compute_in_ggml(
-    experts: Callable[[str], Path], quant: str, threads: int
+    experts: Callable[[str], Path], quant: str
 ) -> None:
     tokens = [token % 350 for token in range(8, 8 + 7 * 60, 7)]
     with (
         Engine.load(experts(quant), kernels="auto") as ours,
         Engine.load(experts(quant), kernels="ggml") as ggmls,
+        Engine.load(experts("F32"), kernels="ggml") as precise,
     ):
         for length in (1, 2, 5, 60):
-            found, expected = (
-                logits(engine, tokens[:length], threads=threads) for engine in (ours, ggmls)
-            )
+            prompt = tokens[:length]
+            found, expected, true = (logits(engine, prompt) for engine in (ours, ggmls, precise))
+            for threads in (2, 5):
+                assert np.array_equal(logits(ours, prompt, threads=threads), found)
             if quant in SAME_BITS:
                 assert np.array_equal(found, expected)
-            assert relative_error(found, expected) < 2e-2
+            # A rounding that falls the other way in one layer is magnified in the next, up to an
+            # expert that is exchanged: by that, ggml's own logits differ with the width of a pass.
+            assert relative_error(found, true) < 1.1 * relative_error(expected, true) + 1e-6
 
 
 def test_experts_matrices_are_packed(experts: Callable[[str], Path]) -> None:
