@@ -17,7 +17,6 @@ namespace {
 
 struct Q4_K {
     static constexpr int64_t kColumns = BlockQ4_K::kColumns;
-    static constexpr int64_t kBlocksAtOnce = 0;  // two sums live through all blocks of a row
     static constexpr int kTile = Isa::kTile;
     static constexpr int kSubBlocks = 8;
     static constexpr int kSteps = kSubBlocks;
@@ -103,11 +102,10 @@ struct Q4_K {
     static void tile(const Part<Q4_K> &part) {
         const Activations *rows[kTile];
         Results<kTile> results, subtracted;
+        clear<kTile>(results);
+        clear<kTile>(subtracted);
         for (int i = 0; i < kTile; ++i) {
             rows[i] = part.row(i);
-            for (int v = 0; v < kVectors; ++v) {
-                results[i][v] = subtracted[i][v] = Isa::no_floats();
-            }
         }
         for (int64_t b = 0; b < part.n_blocks; ++b) {
             add_block<kTile>(part, rows, b, results, subtracted);
@@ -117,7 +115,7 @@ struct Q4_K {
                 results[i][v] = Isa::subtract(results[i][v], subtracted[i][v]);
             }
         }
-        end<Q4_K, kTile>(part, results);
+        store<Q4_K, kTile>(part, results);
     }
 
     template <int kTile>
