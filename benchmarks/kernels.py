@@ -4,16 +4,16 @@
 
 A shape is columns x rows of a weight matrix; by default two that take most of Gemma 4 E2B's time.
 As many matrices of random weights as take 60 MB follow each other, so that they come from memory as
-a model's do. Times are medians of alternating turns, for one matrix; GB/s counts the bytes of the
-weights, and G/s the multiply-adds. ggml's weights are in its repacking buffer type where it would
-put them there. docs/kernels.md holds the results against what `machine_limits.cpp` measures.
+a model's do. Times are the least of alternating turns, for one matrix: whatever else the machine
+does only adds to them. GB/s counts the bytes of the weights, and G/s the multiply-adds. ggml's
+weights are in its repacking buffer type where it would put them there. docs/kernels.md holds the
+results against what `machine_limits.cpp` measures.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--shape", nargs="+", default=SHAPES)
     parser.add_argument("--width", nargs="+", type=int, default=WIDTHS)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--turns", type=int, default=15)
     args = parser.parse_args()
     for name in args.type:
         for shape in args.shape:
@@ -57,14 +57,13 @@ def compare(kind: Kind, shape: str, widths: list[int], threads: int, turns: int)
         x = rng.standard_normal((m, k), np.float32)
         ggml.set(x)
         times: dict[str, list[float]] = {"ours": [], "ggml": []}
-        for _ in range(turns + 1):
+        for _ in range(turns):
             ours.multiply(x, threads)
             times["ours"].append(ours.seconds / len(matrices))
             began = time.perf_counter()
             ggml.compute(m)
             times["ggml"].append((time.perf_counter() - began) / len(matrices))
-        # The first turn touches new memory.
-        mine, theirs = (statistics.median(values[1:]) for values in times.values())
+        mine, theirs = (min(values) for values in times.values())
         print(
             f"{kind.name} {shape} m={m}: {mine * 1e6:.0f} us, {nbytes / mine / 1e9:.1f} GB/s, "
             f"{k * n * m / mine / 1e9:.0f} G/s; ggml {theirs * 1e6:.0f} us; {theirs / mine:.2f}x",
