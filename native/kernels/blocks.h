@@ -33,6 +33,17 @@ struct BlockQ4_K {
 };
 static_assert(sizeof(BlockQ4_K) == 144);
 
+// The same with five bits: bit s of byte i of high is the fifth of column i of sub-block s.
+struct BlockQ5_K {
+    static constexpr int64_t kColumns = 256;
+
+    uint16_t scale, min;
+    uint8_t scales[12];
+    uint8_t high[32];
+    uint8_t low[128];
+};
+static_assert(sizeof(BlockQ5_K) == 176);
+
 // Sub-blocks of 16 have scales of eight bits; of each half of the superblock, byte i holds the low
 // bits of columns i and i + 64, and byte i of high the high bits of columns i, i + 32, i + 64, i
 // + 96.

@@ -17,7 +17,6 @@ namespace {
 
 struct Q4_0 {
     static constexpr int64_t kColumns = BlockQ4_0::kColumns;
-    static constexpr int64_t kBlocksAtOnce = 16;
     static constexpr int kTile = Isa::kTile;
     static constexpr int kSteps = 1;
 
@@ -53,7 +52,7 @@ struct Q4_0 {
             rows[i] = part.row(i);
         }
         Results<kTile> results;
-        begin<Q4_0, kTile>(part, results);
+        clear<kTile>(results);
         for (int64_t b = 0; b < part.n_blocks; ++b) {
             const Block &block = part.blocks[b];
             part.fetch(b);
@@ -72,7 +71,7 @@ struct Q4_0 {
                 }
             }
         }
-        end<Q4_0, kTile>(part, results);
+        store<Q4_0, kTile>(part, results);
     }
 };
 

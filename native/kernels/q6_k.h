@@ -16,7 +16,6 @@ namespace {
 
 struct Q6_K {
     static constexpr int64_t kColumns = BlockQ6_K::kColumns;
-    static constexpr int64_t kBlocksAtOnce = 2;
     static constexpr int kTile = Isa::kTile;
     static constexpr int kUnits = 8;  // of two sub-blocks
     static constexpr int kSteps = 4;
@@ -80,11 +79,11 @@ struct Q6_K {
             rows[i] = part.row(i);
         }
         Results<kTile> results;
-        begin<Q6_K, kTile>(part, results);
+        clear<kTile>(results);
         for (int64_t b = 0; b < part.n_blocks; ++b) {
             add_block<kTile>(part, rows, b, results);
         }
-        end<Q6_K, kTile>(part, results);
+        store<Q6_K, kTile>(part, results);
     }
 
     template <int kTile>

@@ -16,7 +16,6 @@ namespace {
 
 struct Q8_0 {
     static constexpr int64_t kColumns = BlockQ8_0::kColumns;
-    static constexpr int64_t kBlocksAtOnce = 0;  // the sums live through all blocks of a row
     static constexpr int kTile = 4;
     static constexpr int kSteps = 1;
     static constexpr int kFours = 8;  // of columns in a block

@@ -15,7 +15,7 @@ namespace {
 constexpr int kGroupRows = 16;
 constexpr int kVectors = kGroupRows / Isa::kLanes;
 
-// Some blocks of one group times the same blocks of some rows of activations.
+// One group times some rows of activations.
 template <typename Type>
 struct Part {
     const typename Type::Block *blocks;
@@ -24,7 +24,6 @@ struct Part {
     size_t activation_size;
     float *const *out;
     int64_t place;         // of the group's results in a row of out
-    bool continued;        // the results so far are there
     const char *next;      // what will be needed next, fetched meanwhile,
     int64_t bytes_a_step;  // so much of it with every step; a block has Type::kSteps
 
@@ -41,22 +40,21 @@ struct Part {
     }
 };
 
-// The results of a part so far, for each row of a tile.
+// A vector of floats for each vector of a group and each row of a tile.
 template <int kTile>
 using Results = Isa::Floats[kTile][kVectors];
 
-template <typename Type, int kTile>
-void begin(const Part<Type> &part, Results<kTile> &results) {
+template <int kTile>
+void clear(Results<kTile> &results) {
     for (int i = 0; i < kTile; ++i) {
         for (int v = 0; v < kVectors; ++v) {
-            results[i][v] = part.continued ? Isa::load(part.out[i] + part.place + v * Isa::kLanes)
-                                           : Isa::no_floats();
+            results[i][v] = Isa::no_floats();
         }
     }
 }
 
 template <typename Type, int kTile>
-void end(const Part<Type> &part, const Results<kTile> &results) {
+void store(const Part<Type> &part, const Results<kTile> &results) {
     for (int i = 0; i < kTile; ++i) {
         for (int v = 0; v < kVectors; ++v) {
             Isa::store(part.out[i] + part.place + v * Isa::kLanes, results[i][v]);
@@ -76,7 +74,7 @@ void multiply_tile(const Part<Type> &part, int64_t rows) {
 }
 
 // All m rows, in tiles as equal as they can be: a row costs most in a tile of its own. Few tiles
-// leave memory idle unless each fetches its share of the blocks that follow.
+// leave memory idle unless each fetches its share of the group that follows.
 template <typename Type>
 void multiply_rows(Part<Type> part, int64_t m) {
     constexpr int64_t kFew = 4;
@@ -96,56 +94,29 @@ void multiply_rows(Part<Type> part, int64_t m) {
     }
 }
 
-// Blocks first ... last - 1 of each group times m rows, at_once of them at a time.
-template <typename Type>
-void multiply_blocks(const void *groups, int64_t k, int64_t group_count, int64_t first,
-                     int64_t last, int64_t at_once, const char *activations, int64_t m,
-                     float *const *out) {
-    for (int64_t g = 0; g < group_count; ++g) {
-        const auto *blocks =
-            static_cast<const typename Type::Block *>(groups) + g * (k / Type::kColumns);
-        for (int64_t b = first; b < last; b += at_once) {
-            Part<Type> part{};
-            part.blocks = blocks + b;
-            part.n_blocks = last - b < at_once ? last - b : at_once;
-            part.activations =
-                activations + static_cast<size_t>(b) * sizeof(typename Type::Activations);
-            part.activation_size = Type::activation_size(k);
-            part.out = out;
-            part.place = g * kGroupRows;
-            part.continued = b > 0;
-            multiply_rows(part, m);
-        }
-    }
-}
-
-// As many rows of activations, and as much of them, as stays in the second cache passes all groups;
-// kBlocksAtOnce blocks of a group stay in the first cache while these rows pass. A type whose sums
-// must live through all blocks of a row has 0 there.
+// As many rows of activations at a time as stay in the second cache while all groups pass.
 template <typename Type>
 void multiply(const void *groups, int64_t k, int64_t group_count, const void *activations,
               int64_t m, float *const *out) {
-    constexpr int64_t kCache = 256 << 10, kMostRows = 128, kFewestRows = 8 * Type::kTile;
-    constexpr auto kBlockSize = static_cast<int64_t>(sizeof(typename Type::Activations));
-    const int64_t n_blocks = k / Type::kColumns;
-    int64_t most_rows = kMostRows, most_blocks = n_blocks, at_once = n_blocks;
-    if constexpr (Type::kBlocksAtOnce > 0) {
-        at_once = Type::kBlocksAtOnce;
-        const int64_t fit = kCache / (kBlockSize * at_once * (m < kMostRows ? m : kMostRows));
-        most_blocks = (fit < 1 ? 1 : fit) * at_once;
-    } else {
-        const int64_t fit = kCache / (kBlockSize * n_blocks);
-        most_rows = fit > kMostRows ? kMostRows : fit < kFewestRows ? kFewestRows : fit;
-    }
-    const auto *rows = static_cast<const char *>(activations);
-    for (; m > 0; m -= most_rows) {
-        const int64_t count = m < most_rows ? m : most_rows;
-        for (int64_t b = 0; b < n_blocks; b += most_blocks) {
-            const int64_t end = n_blocks - b < most_blocks ? n_blocks : b + most_blocks;
-            multiply_blocks<Type>(groups, k, group_count, b, end, at_once, rows, count, out);
+    constexpr int64_t kCache = 256 << 10, kFewest = 8 * Type::kTile, kMost = 128;
+    Part<Type> part{};
+    part.n_blocks = k / Type::kColumns;
+    part.activation_size = Type::activation_size(k);
+    part.activations = static_cast<const char *>(activations);
+    part.out = out;
+    const int64_t fit = kCache / static_cast<int64_t>(part.activation_size);
+    const int64_t at_once = fit > kMost ? kMost : fit < kFewest ? kFewest : fit;
+    for (; m > 0; m -= at_once) {
+        const int64_t rows = m < at_once ? m : at_once;
+        part.blocks = static_cast<const typename Type::Block *>(groups);
+        part.place = 0;
+        for (int64_t g = 0; g < group_count; ++g) {
+            multiply_rows(part, rows);
+            part.blocks += part.n_blocks;
+            part.place += kGroupRows;
         }
-        rows += static_cast<size_t>(count) * Type::activation_size(k);
-        out += count;
+        part.activations += static_cast<size_t>(rows) * part.activation_size;
+        part.out += rows;
     }
 }
 

@@ -8,7 +8,7 @@ namespace gc {
 
 struct Variant {
     const char *instructions;
-    Kernel kernels[4];
+    Kernel kernels[5];
 };
 
 }  // namespace gc
