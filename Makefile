@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The one pin of llama-cpp-python, which carries llama.cpp.
 LLAMA := $(shell sed -n 's/.*"\(llama-cpp-python==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
-NATIVE := $(wildcard native/*.cpp native/*.h native/CMakeLists.txt)
+NATIVE := $(wildcard native/*.cpp native/*.h native/kernels/* native/CMakeLists.txt)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: chat test lint format bench fuzz clean
@@ -18,7 +18,7 @@ chat: $(VENV)/.runtime
 	$(BIN)/gemmachat run tiny
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

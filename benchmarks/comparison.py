@@ -2,15 +2,19 @@
 
     python benchmarks/synthetic.py FOLDER
     python benchmarks/comparison.py FOLDER [--model E2B] [--quant Q4_0] [--parts prefill draft ...]
+        [--kernels ggml]
 
 Real shapes, synthetic weights, acceptance by decree: times are real, texts and acceptance are not.
-Every figure is a median over runs in turn (A B A B); ratios are taken run by run.
+Every figure is a median over runs in turn (A B A B); ratios are taken run by run. llama.cpp runs on
+ggml's matrix kernels, gemmachat on its own unless --kernels says otherwise; the part "kernels" has
+both of gemmachat's.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import multiprocessing
 import random
 import statistics
@@ -26,12 +30,13 @@ from gemmachat.bridge_engine import EngineHandle
 from gemmachat.gguf_info import read_header
 from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH
 from gemmachat.processors import default_threads, processor_name
+from gemmachat.settings import Kernels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from llama_runner import loaded
 
-PARTS = ("prefill", "draft", "decode", "turn", "schedule", "memory")
+PARTS = ("kernels", "prefill", "draft", "decode", "turn", "schedule", "memory")
 N_CTX = 2048
 PROMPT, ANSWER = 512, 128  # tokens
 SHORT_PROMPT = 32
@@ -58,6 +63,14 @@ class Models(NamedTuple):
     def ours(self, n_draft: int) -> Ours:
         return Ours(self.engine, n_draft, n_ctx=N_CTX, threads=self.threads)
 
+    def complete(self, on_ggml: EngineHandle) -> dict[str, Side]:
+        """llama.cpp, and gemmachat on both kinds of kernels, with complete prefill."""
+        ours = {
+            name: Ours(engine, 0, n_ctx=N_CTX, threads=self.threads, complete=True)
+            for name, engine in (("on ggml's kernels", on_ggml), ("on its own", self.engine))
+        }
+        return {"llama.cpp": Peer(self.peer, 0), **ours}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -68,6 +81,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=default_threads())
+    parser.add_argument("--kernels", choices=("auto", "ggml"), default="auto")
     args = parser.parse_args()
     name = args.model.lower()
     target = args.folder / f"{name}-{args.quant}.gguf"
@@ -77,7 +91,8 @@ def main() -> None:
     print("acceptance by decree: texts are meaningless, times are real", flush=True)
     if "memory" in args.parts:
         memory(target, drafter, args.threads)
-    with both(target, drafter, args.threads, args.repeats) as models:
+    with both(target, drafter, args.threads, args.repeats, args.kernels) as models:
+        print(f"gemmachat's kernels: {models.engine.kernels()}", flush=True)
         for part in args.parts:
             if part != "memory":
                 print(f"\n## {part}\n", flush=True)
@@ -85,8 +100,11 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def both(target: Path, drafter: Path, threads: int, repeats: int) -> Iterator[Models]:
-    engine = EngineHandle(target, drafter)
+def both(
+    target: Path, drafter: Path, threads: int, repeats: int, kernels: Kernels
+) -> Iterator[Models]:
+    # Before llama.cpp loads a model of its own.
+    engine = EngineHandle(target, drafter, kernels)
     with loaded(target) as one, loaded(drafter) as other:
         peer = LlamaDrafting(one, other, n_ctx=N_CTX, threads=threads)
         try:
@@ -124,6 +142,47 @@ def ratio(values: list[float], others: list[float]) -> str:
     """Median of the first by the second, run by run, with the lowest and the highest."""
     ratios = [value / other for value, other in zip(values, others, strict=True)]
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def kernels(models: Models) -> None:
+    """Passes of 1 to 8 rows, and prefill of all layers."""
+    on_ggml = EngineHandle(models.target, models.drafter, "ggml")
+    try:
+        passes = pass_seconds(models, models.complete(on_ggml))
+        answers = in_turn(models.complete(on_ggml), models, PROMPT, 0, lambda _: 0.0)
+    finally:
+        on_ggml.free()
+    peer, *ours = answers
+    print(f"ms of a pass of so many rows, and s of a prompt of {PROMPT} without early exit\n")
+    print(f"| rows | {peer} | " + " | ".join(f"{name} | times faster" for name in ours) + " |")
+    print("| --- " * (2 + 2 * len(ours)) + "|")
+    for n in range(MAX_WIDTH):
+        kernel_row(str(n + 1), [by_rows[n] for by_rows in passes.values()], 1e3)
+    kernel_row("prompt", [[one.first_s for one in runs] for runs in answers.values()], 1.0)
+
+
+def pass_seconds(models: Models, sides: dict[str, Side]) -> dict[str, list[list[float]]]:
+    """Seconds of passes of 1, 2, ... rows by side, all in turn."""
+    seconds: dict[str, list[list[float]]] = {name: [[] for _ in range(MAX_WIDTH)] for name in sides}
+    for side in sides.values():
+        side.start(prompt_of(SHORT_PROMPT))
+    for repeat in range(4 * models.repeats + 1):
+        for n, (name, side) in itertools.product(range(MAX_WIDTH), sides.items()):
+            side.n_draft, before = n, side.pass_s
+            side.round(0.5)
+            if repeat > 0:
+                seconds[name][n].append(side.pass_s - before)
+    for side in sides.values():
+        side.close()
+    return seconds
+
+
+def kernel_row(label: str, seconds: list[list[float]], unit: float) -> None:
+    peer, *ours = seconds
+    cells = [f"{statistics.median(peer) * unit:.2f}"]
+    for runs in ours:
+        cells += [f"{statistics.median(runs) * unit:.2f}", ratio(peer, runs)]
+    print(f"| {label} | {' | '.join(cells)} |", flush=True)
 
 
 def prefill(models: Models) -> None:
@@ -271,15 +330,19 @@ def memory(target: Path, drafter: Path, threads: int) -> None:
     """Of a process of its own for each side, after a prompt and some rounds."""
     spawn = multiprocessing.get_context("spawn")
     with spawn.Pool(1, maxtasksperchild=1) as pool:
-        ours, peer = (
-            pool.apply(side, (target, drafter, threads)) for side in (our_memory, peer_memory)
-        )
+        files = target, drafter, threads
+        peer = pool.apply(peer_memory, files)
+        ours = {name: pool.apply(our_memory, (*files, name)) for name in ("auto", "ggml")}
     print("\n## memory\n\nMiB held after a turn, in a process of its own (proportional set size)")
-    print(f"gemmachat {ours / 1024:.0f}, llama.cpp {peer / 1024:.0f}: {ours / peer:.3f} of it")
+    print(f"llama.cpp {peer / 1024:.0f}", end="")
+    for name, held in ours.items():
+        print(f"; gemmachat, kernels {name}: {held / 1024:.0f}, {held / peer:.3f} of it", end="")
+    print()
 
 
-def our_memory(target: Path, drafter: Path, threads: int) -> int:
-    side = Ours(EngineHandle(target, drafter), PEER_DRAFTS, n_ctx=N_CTX, threads=threads)
+def our_memory(target: Path, drafter: Path, threads: int, kernels: Kernels) -> int:
+    engine = EngineHandle(target, drafter, kernels)
+    side = Ours(engine, PEER_DRAFTS, n_ctx=N_CTX, threads=threads)
     answer(side, prompt_of(PROMPT), 16, lambda _: 0.8)
     return held_kib()
 
@@ -297,6 +360,7 @@ def held_kib() -> int:
 
 
 MEASURED: dict[str, Callable[[Models], None]] = {
+    "kernels": kernels,
     "prefill": prefill,
     "draft": draft,
     "decode": decode,

@@ -1,7 +1,7 @@
 """The memory that is estimated for a pair and a timeline, and what a process really holds.
 
     python benchmarks/memory.py TARGET.gguf DRAFTER.gguf [--contexts 1024,8192] [--exact]
-        [--kv-type q8_0] [--flash off] [--prompt 540]
+        [--kv-type q8_0] [--flash off] [--prompt 540] [--kernels ggml]
 
 Every row is a process of its own: it loads the pair, drops the pages of the files that loading has
 read, fills the context, or as much of it as --prompt says, answers with drafts and looks at what is
@@ -32,11 +32,13 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=1 << 20)
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--kv-type", choices=("f16", "q8_0"), default="f16")
+    parser.add_argument("--kernels", choices=("auto", "ggml"), default="auto")
     parser.add_argument("--flash", choices=("auto", "on", "off"), default="auto")
     args = parser.parse_args()
     target, drafter = read_header(args.target), read_header(args.drafter)
     print(f"{args.target.name} + {args.drafter.name}, MiB")
     print(f"keys and values {args.kv_type}, flash attention {args.flash}, exact {args.exact}")
+    print(f"matrix kernels {args.kernels}")
     print(f"{'context':>9}{'estimate':>10}{'held':>10}{'off by':>8}", end="")
     print("   weights  vocabulary  keys/values  buffers | anonymous  mapped  streamed")
     for n_ctx in map(int, args.contexts.split(",")):
@@ -56,6 +58,7 @@ def main() -> None:
             kv_type=args.kv_type,
             flash=args.flash,
             prompt=args.prompt,
+            kernels=args.kernels,
         )
         total = held["anonymous"] + held["mapped"]
         print(

@@ -49,7 +49,13 @@ class Answer:
 
 
 class Side(Protocol):
-    """A timeline with a way to draft."""
+    """A timeline with a way to draft, so many tokens a round."""
+
+    n_draft: int
+
+    @property
+    def pass_s(self) -> float:
+        """Seconds of all passes since the prompt, their draws included."""
 
     def start(self, prompt: list[int]) -> None:
         """Compute the whole prompt and the first token."""
@@ -62,11 +68,29 @@ class Side(Protocol):
 
 
 class Ours:
-    """gemmachat, with so many drafts a round; -1: as the schedule decides."""
+    """gemmachat, with so many drafts a round; -1: as the schedule decides.
 
-    def __init__(self, engine: EngineHandle, n_draft: int, *, n_ctx: int, threads: int) -> None:
-        self._n_draft = n_draft
-        self.session = SessionHandle(engine, SessionParams(n_ctx=n_ctx, n_threads=threads))
+    `complete`: prefill computes every layer.
+    """
+
+    def __init__(
+        self,
+        engine: EngineHandle,
+        n_draft: int,
+        *,
+        n_ctx: int,
+        threads: int,
+        complete: bool = False,
+    ) -> None:
+        self.n_draft = n_draft
+        params = SessionParams(n_ctx=n_ctx, n_threads=threads, no_early_exit=complete)
+        self.session = SessionHandle(engine, params)
+
+    @property
+    def pass_s(self) -> float:
+        """Seconds of all passes since the prompt, their draws included."""
+        stats = self.session.stats()
+        return stats.verify_s + stats.sample_s
 
     def start(self, prompt: list[int]) -> None:
         self.session.sync(prompt[:1])
@@ -77,7 +101,7 @@ class Ours:
     def round(self, acceptance: float) -> int:
         check(library().gc_session_set_synthetic_acceptance(self.session.pointer, acceptance))
         before = self.session.stats().drafted
-        self.session.step(self._n_draft, MAX_WIDTH)
+        self.session.step(self.n_draft, MAX_WIDTH)
         return self.session.stats().drafted - before
 
     def close(self) -> None:
@@ -88,15 +112,20 @@ class Peer:
     """llama.cpp alone, with so many drafts a round."""
 
     def __init__(self, timeline: LlamaDrafting, n_draft: int) -> None:
-        self._timeline, self._n_draft = timeline, n_draft
+        self._timeline, self.n_draft = timeline, n_draft
+        self.pass_s = 0.0
+        """Seconds of all passes since the prompt, their draws included."""
 
     def start(self, prompt: list[int]) -> None:
         self._timeline.prefill(prompt)
+        self.pass_s = 0.0
 
     def round(self, acceptance: float) -> int:
         self._timeline.acceptance = acceptance
-        self._timeline.round(self._n_draft)
-        return self._n_draft
+        draft_s, started = self._timeline.draft_s, time.perf_counter()
+        self._timeline.round(self.n_draft)
+        self.pass_s += time.perf_counter() - started - (self._timeline.draft_s - draft_s)
+        return self.n_draft
 
     def close(self) -> None:
         """The timeline is its owner's."""

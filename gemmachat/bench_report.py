@@ -192,6 +192,7 @@ def _setup_lines(setup: dict[str, Any]) -> Iterator[str]:
         f"{setup['llama_cpp_python']}, context {setup['context']}, up to {limit}, "
         f"{seed}{', --exact' if setup['exact'] else ''}"
     )
+    yield f"matrix kernels: {setup['kernels']}"
     if setup["synthetic"]:
         yield SYNTHETIC
 

@@ -14,21 +14,26 @@ from typing import TYPE_CHECKING
 from gemmachat.bridge import check, free_with, int32_array
 from gemmachat.errors import EngineError
 from gemmachat.native import is_forked, library
-from gemmachat.native_structs import NativeClusters
+from gemmachat.native_structs import KERNELS, NativeClusters
 
 if TYPE_CHECKING:
     from gemmachat.bridge_session import SessionHandle
+    from gemmachat.settings import Kernels
 
 
 class EngineHandle:
     """gc_engine: a loaded target and, if given, its drafter. Safe to use from any thread."""
 
-    def __init__(self, target: Path, drafter: Path | None) -> None:
+    def __init__(self, target: Path, drafter: Path | None, kernels: Kernels = "auto") -> None:
         """Raise `DamagedFileError` when llama.cpp refuses a file."""
         lib = library()
         pointer = ctypes.c_void_p()
         drafter_path = None if drafter is None else os.fsencode(drafter)
-        check(lib.gc_engine_load(os.fsencode(target), drafter_path, ctypes.byref(pointer)))
+        check(
+            lib.gc_engine_load(
+                os.fsencode(target), drafter_path, KERNELS[kernels], ctypes.byref(pointer)
+            )
+        )
         self._pointer: ctypes.c_void_p | None = pointer
         self._free = free_with(self, lib.gc_engine_free, pointer)
         self._life = threading.Lock()  # held while a call or free uses the pointer
@@ -53,6 +58,16 @@ class EngineHandle:
         lib = library()
         with self._life:
             return int(lib.gc_context_length(self.pointer))
+
+    def packed_bytes(self) -> int:
+        """Bytes of both files' weights that gemmachat's own kernels multiply."""
+        lib = library()
+        with self._life:
+            return int(lib.gc_packed_bytes(self.pointer))
+
+    def kernels(self) -> str:
+        """The names of the matrix kernels that the models run on; "ggml" for ggml's alone."""
+        return library().gc_kernels_status().decode() if self.packed_bytes() else "ggml"
 
     def skipped_layers(self) -> range:
         """The layers that prefill leaves out; none where every layer owns keys and values."""

@@ -59,6 +59,8 @@ class LocalSource:
     """The path of a drafter, where the user gave one."""
     tools: Callable[[], ToolRunner] | None = None
     """Starts what the model may call."""
+    kernels: str | None = None
+    """Which matrix kernels to use; None leaves it to the environment."""
 
     @property
     def name(self) -> str:
@@ -83,7 +85,12 @@ class LocalSource:
         with ExitStack() as opened:
             engine = opened.enter_context(
                 loading.open_engine(
-                    self.model, self.threads, n_ctx=n_ctx, exact=exact, force=self.force
+                    self.model,
+                    self.threads,
+                    n_ctx=n_ctx,
+                    exact=exact,
+                    force=self.force,
+                    kernels=self.kernels,
                 )
             )
             session = opened.enter_context(engine.session(n_ctx=n_ctx, exact=exact))

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from gemmachat import cli_resume, cli_run, completion, loading
-from gemmachat.cli_shared import Drafter, JsonReport, Model, Threads
+from gemmachat import cli_resume, cli_run, completion, loading, settings
+from gemmachat.cli_shared import Drafter, JsonReport, KernelChoice, Model, Threads
 from gemmachat.errors import UsageError
 from gemmachat.native import installed_version
 from gemmachat.outcome import exit_code_of
@@ -93,6 +93,7 @@ def selftest(
     model: Model = None,
     drafter: Drafter = None,
     threads: Threads = None,
+    kernels: KernelChoice = None,
     as_json: JsonReport = False,
 ) -> None:
     """Check that drafting changes no answer here.
@@ -108,8 +109,9 @@ def selftest(
     resolved, _ = loading.find_model(model, drafter)
     if resolved.drafter is None:
         raise UsageError("a self-test compares drafting with not drafting: pass --drafter PATH")
+    chosen = settings.kernels(kernels, "--kernels")
     screen: Screen = context.obj
-    with loading.open_engine(resolved, threads) as engine:
+    with loading.open_engine(resolved, threads, kernels=chosen) as engine:
         report = run_selftest(engine, resolved.name, screen.progress)
     screen.progress("")
     if as_json:

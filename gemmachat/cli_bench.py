@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gemmachat import loading
+from gemmachat import loading, settings
 from gemmachat.bench_sweep import Sweep, parse_sweep
 from gemmachat.catalog import ResolvedModel
-from gemmachat.cli_shared import Draft, Drafter, JsonReport, Model, Threads
+from gemmachat.cli_shared import Draft, Drafter, JsonReport, KernelChoice, Model, Threads
 from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.errors import UsageError
 from gemmachat.interrupt import INTERRUPTED, on_interrupt
@@ -83,6 +83,7 @@ def bench(
         int | None, typer.Option(metavar="N", min=1, help="Tokens that the context holds.")
     ] = None,
     threads: Threads = None,
+    kernels: KernelChoice = None,
     plot: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +103,7 @@ def bench(
     screen: Screen = context.obj
     resolved, _ = loading.find_model(model, drafter)
     policy = _compared(draft, resolved)
+    chosen_kernels = settings.kernels(kernels, "--kernels")
     temperatures = _temperatures(temperature)
     swept = None if sweep is None else parse_sweep(sweep)
     if swept is not None:
@@ -117,7 +119,16 @@ def bench(
 
     n_ctx = ctx or resolved.context
     with ExitStack() as stack:
-        sides = _open_sides(resolved, policy, threads, swept, stack, n_ctx=n_ctx, exact=exact)
+        sides = _open_sides(
+            resolved,
+            policy,
+            threads,
+            swept,
+            stack,
+            n_ctx=n_ctx,
+            exact=exact,
+            kernels=chosen_kernels,
+        )
         plan = _plan(
             sides,
             chosen,
@@ -211,11 +222,14 @@ def _open_sides(
     *,
     n_ctx: int | None,
     exact: bool,
+    kernels: str,
 ) -> tuple[Side, ...]:
     from gemmachat.bench import Side
 
     def open_engine(threads: int | None) -> Engine:
-        return stack.enter_context(loading.open_engine(model, threads, n_ctx=n_ctx, exact=exact))
+        return stack.enter_context(
+            loading.open_engine(model, threads, n_ctx=n_ctx, exact=exact, kernels=kernels)
+        )
 
     if swept is not None and swept.what == "threads":
         return tuple(Side(str(value), open_engine(value), policy) for value in swept.values)
@@ -274,6 +288,7 @@ def _setup(
     return {
         **describe(model),
         "threads": several or (threads or default_threads(),),
+        "kernels": plan.sides[0].engine.kernels,
         "context": plan.n_ctx,
         "draft": None if swept is not None and compared == "draft" else draft,
         "sweep": sweep,

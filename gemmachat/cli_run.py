@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gemmachat import cli_resume
-from gemmachat.cli_shared import Draft, Drafter, KnownModel, Threads
+from gemmachat.cli_shared import Draft, Drafter, KernelChoice, KnownModel, Threads
 from gemmachat.engine import DEFAULT_CONTEXT
 from gemmachat.run_options import BUILTIN
 from gemmachat.run_request import RunRequest, execute
@@ -166,6 +166,7 @@ def run(
         bool, typer.Option("--force", help="Go on where memory seems too small for the model.")
     ] = RunRequest.force,
     threads: Threads = None,
+    kernels: KernelChoice = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Show answers as they are, without Markdown.")
     ] = RunRequest.plain,

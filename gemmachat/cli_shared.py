@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gemmachat import settings
 from gemmachat.completion import complete_known
 from gemmachat.native_structs import MAX_DRAFT
 from gemmachat.processors import MAX_THREADS
@@ -29,6 +30,16 @@ Drafter = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, max=MAX_THREADS, help="Default: all physical cores."),
+]
+KernelChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--kernels",
+        metavar="auto|ggml",
+        help="Matrix kernels: gemmachat's own where they gain, or ggml's alone. Default: as "
+        f"{settings.KERNELS_VARIABLE} says, else auto.",
+        show_default=False,
+    ),
 ]
 Draft = Annotated[
     str,

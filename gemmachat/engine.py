@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from gemmachat import clusters, schedule_state
+from gemmachat import clusters, schedule_state, settings
 from gemmachat.bridge_engine import EngineHandle
 from gemmachat.bridge_session import SessionHandle
 from gemmachat.cluster_worker import ClusterWorker
@@ -64,6 +64,10 @@ class Engine:
         self.chat_template = handle.chat_template()
         self.skipped_layers = handle.skipped_layers()
         """Layers that prefill leaves out, as they own no keys and values."""
+        self.kernels = handle.kernels()
+        """The names of the matrix kernels that it runs on; "ggml" for ggml's alone."""
+        self.packed_bytes = handle.packed_bytes()
+        """Bytes of both files' weights that gemmachat's own kernels multiply."""
         self.has_drafter = has_drafter
         self.suppressed = suppressed
         """Tokens that the model's file says must never be drawn."""
@@ -78,6 +82,7 @@ class Engine:
         n_ctx: int | None = None,
         exact: bool = False,
         force: bool = False,
+        kernels: str | None = None,
     ) -> Engine:
         """Check both files' headers and load them; passes run on `threads` threads.
 
@@ -85,14 +90,18 @@ class Engine:
         refused, and so are larger sessions later; with `force` nothing is.
         Where a drafter would gain by clusters of its tokens and its file has none, they are
         computed in the background and kept for the next time.
+        With `kernels` "auto" gemmachat's own matrix kernels multiply the weights where they gain,
+        with "ggml" never; None: as GEMMACHAT_KERNELS says, else "auto".
         Raises `NotFoundError`, `DamagedFileError` or `PairMismatchError`, before native code has
         seen a file that fails the check, `MemoryLimitError`, and `UsageError` on an impossible
-        number of threads. The files are mapped, not read: they must stay as they are while the
-        engine is open. One that is truncated meanwhile ends the process with SIGBUS.
+        number of threads or kernels that nobody knows. The files are mapped, not read: they must
+        stay as they are while the engine is open. One that is truncated meanwhile ends the process
+        with SIGBUS.
         """
         threads = default_threads() if threads is None else whole_number("threads", threads)
         if not 1 <= threads <= MAX_THREADS:
             raise UsageError(f"threads must be between 1 and {MAX_THREADS}, not {threads}")
+        choice = settings.kernels(kernels)
         target = Path(target)
         drafter = None if drafter is None else Path(drafter)
         header = read_header(target)
@@ -102,7 +111,7 @@ class Engine:
         if room is not None:
             longest = read_shape(header).context
             room.require(min(n_ctx or DEFAULT_CONTEXT, longest), exact=exact)
-        handle = EngineHandle(target, drafter)
+        handle = EngineHandle(target, drafter, choice)
         try:
             for checked in filter(None, (header, drafter_header)):
                 if not checked.state.is_at(checked.path):
@@ -122,6 +131,7 @@ class Engine:
                         clustered=clustered,
                         threads=threads,
                         llama_cpp=installed_version("llama-cpp-python"),
+                        kernels=handle.kernels(),
                     )
                     for clustered in (False, True)
                 },

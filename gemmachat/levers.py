@@ -26,11 +26,18 @@ def describe_levers(model: ResolvedModel, threads: int | None = None) -> dict[st
                 pass
             early_exit = session.stats().early_exit
         return {
+            "matrix_kernels": _kernels(engine),
             "early_exit": early_exit,
             "draft_head": _draft_head(model),
             "draft_length": _draft_length(engine),
             "copied_drafts": "on, where the text repeats itself",
         }
+
+
+def _kernels(engine: Engine) -> str:
+    if engine.packed_bytes:
+        return f"on, for {engine.packed_bytes / 2**20:,.0f} MiB of the weights"
+    return "off: all weights are multiplied by ggml's"
 
 
 def _draft_head(model: ResolvedModel) -> str:

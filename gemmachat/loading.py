@@ -23,11 +23,18 @@ def open_engine(
     n_ctx: int | None = None,
     exact: bool = False,
     force: bool = False,
+    kernels: str | None = None,
 ) -> Engine:
     """Load a pair for sessions of `n_ctx` tokens. Tests put one without weights in its place."""
     from gemmachat.engine import Engine
 
     with exit_on_interrupt():
         return Engine.load(
-            model.target, model.drafter, threads=threads, n_ctx=n_ctx, exact=exact, force=force
+            model.target,
+            model.drafter,
+            threads=threads,
+            n_ctx=n_ctx,
+            exact=exact,
+            force=force,
+            kernels=kernels,
         )

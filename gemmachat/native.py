@@ -8,10 +8,11 @@ import os
 import sys
 from pathlib import Path
 
+from gemmachat import settings
 from gemmachat.errors import EngineError
 from gemmachat.native_functions import SIGNATURES
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
@@ -53,7 +54,16 @@ def library_info() -> dict[str, object]:
         "built_for": lib.gc_built_for().decode(),
         "llama_version": llama.llama_version().decode(),
         "system_info": llama.llama_print_system_info().decode().strip(),
+        "kernels": _kernels(lib),
     }
+
+
+def _kernels(lib: ctypes.CDLL) -> str:
+    """The matrix kernels that there are beside ggml's, or why there are none."""
+    if settings.kernels() == "ggml":
+        return f"ggml's alone, as {settings.KERNELS_VARIABLE} says"
+    status = str(lib.gc_kernels_status().decode())
+    return status if lib.gc_kernels_install(None) else f"ggml's alone: {status}"
 
 
 def installed_version(package: str) -> str:
@@ -125,4 +135,7 @@ def _load() -> ctypes.CDLL:
             f"{path} was built for llama-cpp-python {built_for} and {installed} is installed: "
             "reinstall gemmachat"
         )
+    # Later may be too late: another part of the program may load a model first.
+    if settings.kernels() == "auto":
+        lib.gc_kernels_install(None)
     return lib

@@ -22,6 +22,7 @@ from gemmachat.native_structs import (
 
 _handle = ctypes.c_void_p
 _int32 = ctypes.c_int32
+_int64 = ctypes.c_int64
 _status = ctypes.c_int
 _floats = ctypes.POINTER(ctypes.c_float)
 _doubles = ctypes.POINTER(ctypes.c_double)
@@ -31,7 +32,13 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "gc_abi_version": (ctypes.c_uint32, []),
     "gc_built_for": (ctypes.c_char_p, []),
     "gc_last_error": (ctypes.c_char_p, []),
-    "gc_engine_load": (_status, [ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(_handle)]),
+    "gc_kernels_install": (ctypes.c_bool, [ctypes.c_char_p]),
+    "gc_kernels_status": (ctypes.c_char_p, []),
+    "gc_engine_load": (
+        _status,
+        [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_handle)],
+    ),
+    "gc_packed_bytes": (ctypes.c_int64, [_handle]),
     "gc_engine_free": (None, [_handle]),
     "gc_vocab_size": (_int32, [_handle]),
     "gc_context_length": (_int32, [_handle]),
@@ -164,6 +171,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         _status,
         [_doubles, ctypes.c_double, _doubles, _int32, _int32s, _doubles],
     ),
+    "gc_drop_mapped_pages": (None, [ctypes.c_void_p, ctypes.c_uint64]),
     "gc_ngram_new": (_status, [ctypes.POINTER(_handle)]),
     "gc_ngram_free": (None, [_handle]),
     "gc_ngram_append": (_status, [_handle, _int32s, _int32]),
@@ -186,5 +194,14 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
             _int32,
             _int32s,
         ],
+    ),
+    "gc_matrix_new": (
+        _status,
+        [ctypes.c_char_p, _int32, ctypes.c_void_p, _int64, _int64, ctypes.POINTER(_handle)],
+    ),
+    "gc_matrix_free": (None, [_handle]),
+    "gc_matrix_multiply": (
+        _status,
+        [ctypes.POINTER(_handle), _int32, _floats, _int64, _int32, _floats, _doubles],
     ),
 }

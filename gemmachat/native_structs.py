@@ -15,6 +15,7 @@ from gemmachat.sampling import SamplingParams
 MAX_DRAFT = 7
 MAX_WIDTH = MAX_DRAFT + 1
 KV_TYPES = {"f16": 0, "q8_0": 1}
+KERNELS = {"auto": 0, "ggml": 1}
 FLASH_ATTENTION = {None: 0, False: 1, True: 2}
 SMALLEST_FLOAT32 = 1.2e-38  # of full precision
 

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 BUILTIN = "builtin"
 """The value of --tools that stands for no file."""
-_LOCAL_ONLY = ("drafter", "draft", "exact", "ctx", "force", "threads", "logprobs", "grammar")
+_LOCAL_ONLY = (
+    "drafter",
+    "draft",
+    "exact",
+    "ctx",
+    "force",
+    "threads",
+    "kernels",
+    "logprobs",
+    "grammar",
+)
 
 
 def stays_here(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemmachat import loading, run_options
+from gemmachat import loading, run_options, settings
 from gemmachat.catalog import ResolvedModel, looks_like_model
 from gemmachat.errors import NotFoundError, UsageError
 from gemmachat.sampling import SamplingParams
@@ -63,6 +63,7 @@ class RunRequest:
     ctx: int | None = None
     force: bool = False
     threads: int | None = None
+    kernels: str | None = None
     plain: bool = False
     stats: bool = False
     logprobs: int = 0
@@ -221,4 +222,5 @@ def _source(
         request.force,
         request.drafter,
         tools,
+        settings.kernels(request.kernels, "--kernels"),
     )

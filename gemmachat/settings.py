@@ -12,6 +12,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from gemmachat.errors import NotFoundError, UsageError
 from gemmachat.files import read_small
@@ -23,6 +24,10 @@ else:
 
 MODELS_VARIABLE = "GEMMACHAT_MODELS"
 MODEL_VARIABLE = "GEMMACHAT_MODEL"
+KERNELS_VARIABLE = "GEMMACHAT_KERNELS"
+
+Kernels = Literal["auto", "ggml"]
+"""Matrix kernels: gemmachat's own where they gain, or ggml's alone."""
 
 _MAX_BYTES = 1 << 20
 
@@ -61,6 +66,20 @@ def chats_file() -> Path:
 def history_file() -> Path:
     """Where typed messages are remembered. Raises `NotFoundError` for a user without a home."""
     return _platform_folder("XDG_DATA_HOME", ".local/share") / "history"
+
+
+def kernels(asked: str | None = None, option: str = "kernels") -> Kernels:
+    """The matrix kernels to use: those that are asked for by an option, else by the environment.
+
+    Raises `UsageError`.
+    """
+    if asked is None:
+        option, asked = KERNELS_VARIABLE, os.environ.get(KERNELS_VARIABLE) or "auto"
+    if asked == "auto":
+        return "auto"
+    if asked == "ggml":
+        return "ggml"
+    raise UsageError(f"{option} must be auto or ggml, not {asked[:40]!r}")
 
 
 def config_folder() -> Path:

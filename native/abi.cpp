@@ -11,13 +11,27 @@
 #include "gemmachat.h"
 #include "grammar.h"
 #include "handles.h"
+#include "kernels/plugin.h"
 #include "log.h"
 
 uint32_t gc_abi_version(void) { return GC_ABI_VERSION; }
 
 const char *gc_built_for(void) { return GC_BUILT_FOR; }
 
-gc_status gc_engine_load(const char *target_path, const char *drafter_path, gc_engine **engine) {
+bool gc_kernels_install(const char *instructions) {
+    bool installed = false;
+    gc::guarded([&] { installed = gc::plug_in(instructions).installed; });
+    return installed;
+}
+
+const char *gc_kernels_status(void) {
+    const char *status = gc_last_error();
+    gc::guarded([&] { status = gc::plug_in().status.c_str(); });
+    return status;
+}
+
+gc_status gc_engine_load(const char *target_path, const char *drafter_path, gc_kernels kernels,
+                         gc_engine **engine) {
     return gc::guarded([&] {
         gc::require(target_path != nullptr && engine != nullptr, "a path and a place are needed");
         static std::once_flag once;
@@ -25,11 +39,14 @@ gc_status gc_engine_load(const char *target_path, const char *drafter_path, gc_e
             gc::install_log();
             llama_backend_init();
         });
-        *engine = new gc_engine{std::make_shared<gc::Engine>(target_path, drafter_path)};
+        *engine = new gc_engine{
+            std::make_shared<gc::Engine>(target_path, drafter_path, kernels == GC_KERNELS_AUTO)};
     });
 }
 
 void gc_engine_free(gc_engine *engine) { delete engine; }
+
+int64_t gc_packed_bytes(const gc_engine *engine) { return engine->impl->packed_bytes(); }
 
 int32_t gc_vocab_size(const gc_engine *engine) { return engine->impl->vocab_size(); }
 

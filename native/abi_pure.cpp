@@ -8,6 +8,7 @@
 #include "boundary.h"
 #include "gemmachat_pure.h"
 #include "grammar_program.h"
+#include "kernels/mapped_pages.h"
 #include "row_kernels.h"
 #include "shape.h"
 #include "verify.h"
@@ -138,3 +139,5 @@ gc_status gc_best_tokens(const float *logits, int32_t n_vocab, int32_t n, int32_
         }
     });
 }
+
+void gc_drop_mapped_pages(const void *begin, uint64_t size) { gc::drop_mapped_pages(begin, size); }

@@ -9,24 +9,16 @@
 #include "clusters.h"
 #include "error.h"
 #include "head.h"
+#include "kernels/buffer_type.h"
+#include "kernels/plugin.h"
 #include "log.h"
 
 namespace gc {
 
 namespace {
 
-ModelPtr load(const char *path) {
-    clear_log();
-    ModelPtr model(llama_model_load_from_file(path, llama_model_default_params()));
-    if (!model && logged_out_of_memory()) {
-        throw Error(GC_OUT_OF_MEMORY,
-                    std::string("there is not enough memory to load ") + path + logged_reason());
-    }
-    if (!model) {
-        throw Error(GC_LOAD_FAILED, std::string("llama.cpp cannot load ") + path + logged_reason());
-    }
-    return model;
-}
+// Also the drafter's head in llama.cpp, which one of our own over clusters takes the place of.
+constexpr char kEmbedding[] = "token_embd.weight";
 
 // A whole number of the file's metadata, 0 where there is none.
 int32_t metadata_count(const llama_model *model, const char *key) {
@@ -37,8 +29,26 @@ int32_t metadata_count(const llama_model *model, const char *key) {
 
 }  // namespace
 
-Engine::Engine(const char *target_path, const char *drafter_path)
-    : target_path_(target_path), target_(load(target_path)) {
+ModelPtr Engine::load(const char *path, bool own_kernels, const char *left_out) {
+    std::optional<Packing> packing;
+    if (own_kernels && plug_in().installed) {
+        packing.emplace(left_out);
+    }
+    clear_log();
+    ModelPtr model(llama_model_load_from_file(path, llama_model_default_params()));
+    if (!model && logged_out_of_memory()) {
+        throw Error(GC_OUT_OF_MEMORY,
+                    std::string("there is not enough memory to load ") + path + logged_reason());
+    }
+    if (!model) {
+        throw Error(GC_LOAD_FAILED, std::string("llama.cpp cannot load ") + path + logged_reason());
+    }
+    packed_bytes_ += packing ? packing->n_bytes() : 0;
+    return model;
+}
+
+Engine::Engine(const char *target_path, const char *drafter_path, bool own_kernels)
+    : target_path_(target_path), target_(load(target_path, own_kernels, /*left_out=*/nullptr)) {
     vocab_ = llama_model_get_vocab(target_.get());
     first_skipped_layer_ = n_layers();
     // What is left of an ended graph computes on rubbish, and expert numbers must not be rubbish.
@@ -47,14 +57,16 @@ Engine::Engine(const char *target_path, const char *drafter_path)
     }
     if (drafter_path != nullptr) {
         drafter_file_.emplace(drafter_path);
-        drafter_ = load(drafter_path);
+        const GgufFile file(*drafter_file_);
+        const bool has_centroids = file.has(kCentroidCount);
+        drafter_ = load(drafter_path, own_kernels, has_centroids ? kEmbedding : nullptr);
         const llama_vocab *drafter_vocab = llama_model_get_vocab(drafter_.get());
         if (llama_vocab_n_tokens(drafter_vocab) != vocab_size() ||
             llama_model_n_embd_out(drafter_.get()) != llama_model_n_embd(target_.get())) {
             throw Error(GC_LOAD_FAILED, "the drafter belongs to another target");
         }
-        if (llama_model_meta_val_str(drafter_.get(), kCentroidCount, nullptr, 0) >= 0) {
-            set_clusters(trained_clusters(GgufFile(*drafter_file_)));
+        if (has_centroids) {
+            set_clusters(trained_clusters(file));
         }
     }
     for (llama_token token = 0; token < vocab_size(); ++token) {

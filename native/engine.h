@@ -26,8 +26,9 @@ using ModelPtr = std::unique_ptr<llama_model, ModelDeleter>;
 class Engine {
 public:
     // Throws Error with llama.cpp's own words: GC_OUT_OF_MEMORY when it could not allocate, else
-    // GC_LOAD_FAILED. drafter_path may be null.
-    Engine(const char *target_path, const char *drafter_path);
+    // GC_LOAD_FAILED. drafter_path may be null. With own_kernels weights are packed for kernels of
+    // our own where there are any.
+    Engine(const char *target_path, const char *drafter_path, bool own_kernels);
 
     // Gives the drafter a head over these clusters. Throws Error(GC_BAD_ARGUMENT) without a
     // drafter, GC_LOAD_FAILED where they do not fit it.
@@ -44,6 +45,8 @@ public:
     int32_t vocab_size() const { return llama_vocab_n_tokens(vocab_); }
 
     int32_t n_layers() const { return llama_model_n_layer(target_.get()); }
+    // Bytes of the files' weights that kernels of our own multiply.
+    int64_t packed_bytes() const { return packed_bytes_; }
     // From this layer on the target's layers own no keys and values but read earlier ones': for a
     // token whose logits nobody reads they need not run. n_layers() where that does not apply.
     int32_t first_skipped_layer() const { return first_skipped_layer_; }
@@ -63,10 +66,12 @@ public:
     const TokenTrie &trie() const;
 
 private:
+    ModelPtr load(const char *path, bool own_kernels, const char *left_out);
     void tokenize_into(const char *text, int32_t n_bytes, std::vector<llama_token> &out) const;
 
     const std::string target_path_;
     std::optional<MappedFile> drafter_file_;  // kept: its path may lead to another one later
+    int64_t packed_bytes_ = 0;
     ModelPtr target_;
     ModelPtr drafter_;
     std::shared_ptr<const HeadWeights> head_;

@@ -21,7 +21,7 @@ extern "C" {
 
 #define GC_API __attribute__((visibility("default")))
 
-#define GC_ABI_VERSION 7
+#define GC_ABI_VERSION 8
 
 // Most tokens drafted in one round, and the rows of one verification pass that this needs.
 #define GC_MAX_DRAFT 7
@@ -52,11 +52,28 @@ GC_API const char *gc_built_for(void);
 // What the last failed call on this thread has to say: one sentence, never NULL.
 GC_API const char *gc_last_error(void);
 
+// ---- matrix kernels -----------------------------------------------------------------------------
+
+// Plugs our own matrix kernels into the llama.cpp of this process: the fastest that this processor
+// runs, or those of one instruction set that native/kernels/kernel.h names. The first call decides,
+// and false says that there are none. To have an effect it must come before llama.cpp has loaded
+// any model, and while it computes nothing; engines use them if they are told so.
+GC_API bool gc_kernels_install(const char *instructions);
+// Their names, or why they are not installed, in words that never change; never NULL.
+GC_API const char *gc_kernels_status(void);
+
+typedef enum gc_kernels {
+    GC_KERNELS_AUTO = 0,  // our own where they gain
+    GC_KERNELS_GGML = 1   // ggml's alone
+} gc_kernels;
+
 // ---- engine -------------------------------------------------------------------------------------
 
 // Loads a target and, unless drafter_path is NULL, its drafter.
 GC_API gc_status gc_engine_load(const char *target_path, const char *drafter_path,
-                                gc_engine **engine);
+                                gc_kernels kernels, gc_engine **engine);
+// Bytes of the files' weights that our own kernels multiply.
+GC_API int64_t gc_packed_bytes(const gc_engine *engine);
 // Sessions go on: they share the models, which the last of them frees.
 GC_API void gc_engine_free(gc_engine *engine);
 

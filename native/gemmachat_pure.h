@@ -63,6 +63,9 @@ GC_API void gc_schedule_save(const gc_schedule *schedule, gc_schedule_state *sta
 GC_API gc_status gc_best_choice(const double *pass, double step, const double *acceptance,
                                 int32_t max_drafts, int32_t *n_drafts, double *rate);
 
+// Takes pages of a file's view out of memory, see native/kernels/mapped_pages.h.
+GC_API void gc_drop_mapped_pages(const void *begin, uint64_t size);
+
 // The index of a timeline's repetitions, see native/ngram.h.
 typedef struct gc_ngram gc_ngram;
 
@@ -73,6 +76,25 @@ GC_API void gc_ngram_cut(gc_ngram *index, int32_t n_tokens);
 // Up to max_tokens tokens that may follow; *n_alike is how many before them are those at the end.
 GC_API gc_status gc_ngram_find(const gc_ngram *index, int32_t max_tokens, int32_t *tokens,
                                int32_t *n_tokens, int32_t *n_alike);
+
+// ---- products of quantized matrices alone, for tests and benchmarks
+// ------------------------------
+
+// A weight matrix packed for one of the kernels in native/kernels.
+typedef struct gc_matrix gc_matrix;
+
+// instructions names the kernel's instruction set, see native/kernels/kernel.h; NULL is the one
+// that find_kernel chooses. rows holds n rows of k weights of a ggml type as files hold them.
+// GC_BAD_ARGUMENT if there is no such kernel here or it does not take these sizes.
+GC_API gc_status gc_matrix_new(const char *instructions, int32_t type, const void *rows, int64_t k,
+                               int64_t n, gc_matrix **matrix);
+GC_API void gc_matrix_free(gc_matrix *matrix);
+// One matrix after the other times the same m rows of x, each of k floats, on n_threads threads
+// that share the groups of each matrix. The m rows of n results of the first come first. *seconds,
+// unless NULL, receives the time without starting the threads.
+GC_API gc_status gc_matrix_multiply(const gc_matrix *const *matrices, int32_t n_matrices,
+                                    const float *x, int64_t m, int32_t n_threads, float *out,
+                                    double *seconds);
 
 #ifdef __cplusplus
 }

@@ -36,6 +36,8 @@ Table GgufFile::table(const char *name) const {
                  static_cast<int32_t>(shape[1]), static_cast<int32_t>(shape[0]), file_.bytes());
 }
 
+bool GgufFile::has(const char *key) const { return gguf_find_key(context_.get(), key) >= 0; }
+
 uint32_t GgufFile::number(const char *key) const {
     const int64_t index = gguf_find_key(context_.get(), key);
     if (index < 0 || gguf_get_kv_type(context_.get(), index) != GGUF_TYPE_UINT32) {

@@ -24,6 +24,7 @@ public:
     // there is none, or part of it lies outside the file.
     Table table(const char *name) const;
 
+    bool has(const char *key) const;
     // Values of the metadata. Throw Error(GC_LOAD_FAILED) where there are none of that type.
     uint32_t number(const char *key) const;
     std::vector<float> floats(const char *key) const;

@@ -22,7 +22,7 @@ from gemmachat.catalog import ResolvedModel
 _NOWHERE = tempfile.mkdtemp(prefix="gemmachat-tests-")
 for _kind in ("STATE", "DATA", "CONFIG"):
     os.environ[f"XDG_{_kind}_HOME"] = _NOWHERE
-for _name in ("GEMMACHAT_MODELS", "GEMMACHAT_MODEL"):
+for _name in ("GEMMACHAT_MODELS", "GEMMACHAT_MODEL", "GEMMACHAT_KERNELS"):
     os.environ.pop(_name, None)
 
 # A script's background job starts with Ctrl-C ignored, and so would every program tested in it.

@@ -205,6 +205,7 @@ class FakeEngine(Engine):
         self.model_name = "fake"
         self.answers = answers or ("Hello.",)
         self.has_drafter = has_drafter
+        self.kernels = "ggml"
         self.context_length = context_length
         self.chat_template = chat_template
         self.hang_at = hang_at

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from gemmachat.clusters import has_trained_clusters
 from gemmachat.engine import Engine
 from gemmachat.gguf_info import GgufInfo, read_header
 from gemmachat.memory import BATCH
@@ -25,7 +26,8 @@ from gemmachat.sampling import SamplingParams
 
 PAGE = mmap.PAGESIZE
 ANSWER = 24  # tokens
-_STREAMED = "per_layer_token_embd.weight"
+GROUP = 16  # rows of a weight matrix that gemmachat's kernels take together
+_STREAMED, _EMBEDDING = "per_layer_token_embd.weight", "token_embd.weight"
 _PRESENT = 1 << 63  # of an entry in /proc/self/pagemap
 
 
@@ -46,10 +48,12 @@ def measure(
     kv_type: str = "f16",
     flash: str = "auto",
     prompt: int = 1 << 20,
+    kernels: str = "auto",
 ) -> dict[str, int]:
-    """Bytes by kind, from a fresh process: anonymous, mapped, streamed.
+    """Bytes by kind, from a fresh process: anonymous, mapped, streamed, packed.
 
-    The prompt is as long as the context, but has no more than `prompt` tokens.
+    The prompt is as long as the context, but has no more than `prompt` tokens. Packed: of the
+    files' weights, those that are held in the layout of gemmachat's kernels, anonymous memory.
     """
     command = [sys.executable, __file__, str(target), str(drafter or ""), str(n_ctx)]
     command += [
@@ -59,6 +63,8 @@ def measure(
         kv_type,
         "--flash",
         flash,
+        "--kernels",
+        kernels,
         *(["--exact"] if exact else []),
     ]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -75,13 +81,14 @@ def main() -> None:
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--kv-type", default="f16")
     parser.add_argument("--flash", choices=("auto", "on", "off"), default="auto")
+    parser.add_argument("--kernels", choices=("auto", "ggml"), default="auto")
     args = parser.parse_args()
     drafter = Path(args.drafter) if args.drafter else None
     headers = [read_header(path) for path in (args.target, drafter) if path is not None]
     library()
     before = _anonymous()
     with (
-        Engine.load(args.target, drafter) as engine,
+        Engine.load(args.target, drafter, kernels=args.kernels) as engine,
         engine.session(
             n_ctx=args.n_ctx,
             exact=args.exact,
@@ -100,12 +107,15 @@ def main() -> None:
             prompt, SamplingParams(temperature=1.0), draft=3, max_tokens=ANSWER
         ):
             pass
-        mapped = sum(_present(header) for header in headers)
-        streamed = _present(headers[0], _STREAMED)
+        anonymous = _anonymous() - before
+        read = [_read_in_place(header, engine.kernels) for header in headers]
+        packed = sum(map(_packed_bytes, headers, read))
+        assert packed == engine.packed_bytes
         found = {
-            "anonymous": _anonymous() - before,
-            "mapped": mapped - streamed,
-            "streamed": streamed,
+            "anonymous": anonymous,
+            "mapped": sum(map(_present, headers, read)),
+            "streamed": _present(headers[0], {_STREAMED}),
+            "packed": packed,
         }
     print(json.dumps(found))
 
@@ -132,27 +142,50 @@ def _drop(path: Path) -> None:
         assert libc.madvise(mapping.begin, size, mmap.MADV_DONTNEED) == 0
 
 
-def _present(header: GgufInfo, name: str | None = None) -> int:
-    """Bytes of a file, or of one tensor in it, that are in this process's memory.
+def _read_in_place(header: GgufInfo, kernels: str) -> set[str]:
+    """The tensors that passes read from end to end where the file is mapped.
 
-    Of pages that are mapped twice one counts.
+    Others are packed for gemmachat's kernels. Of an embedding whose packed copy is the output
+    matrix a token reads one row, as of per-layer tables; a drafter with centroids packs no copy.
     """
-    begin, end = 0, header.path.stat().st_size
-    if name is not None:
-        if name not in header.tensors:
-            return 0
-        begin = header.tensors[name].offset
-        end = begin + header.tensors[name].nbytes
+    types = {kernel.split()[0] for kernel in kernels.split(", ")}
+    packed = {
+        name
+        for name, tensor in header.tensors.items()
+        if tensor.type_name.lower() in types and tensor.shape[1] % GROUP == 0
+    }
+    if has_trained_clusters(header):
+        packed.discard(_EMBEDDING)
+    return header.tensors.keys() - packed - {_STREAMED}
+
+
+def _packed_bytes(header: GgufInfo, read: set[str]) -> int:
+    return sum(
+        tensor.nbytes
+        for name, tensor in header.tensors.items()
+        if name not in read and name != _STREAMED
+    )
+
+
+def _present(header: GgufInfo, names: set[str]) -> int:
+    """Bytes of a file's pages with these tensors that are in this process's memory.
+
+    The system maps the pages around those that are read too: they do not count. Of pages that are
+    mapped twice one counts.
+    """
+    wanted: set[int] = set()
+    for name in names & header.tensors.keys():
+        begin, end = header.tensors[name].offset, header.tensors[name].offset
+        end += header.tensors[name].nbytes
+        wanted.update(range(begin // PAGE, -(-end // PAGE)))
     pages: set[int] = set()
     with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
         for mapping in _mappings(header.path):
-            first = max(begin, mapping.offset) // PAGE
-            last = -(-min(end, mapping.offset + mapping.end - mapping.begin) // PAGE)
-            at = mapping.begin // PAGE + first - mapping.offset // PAGE
-            entries = os.pread(pagemap.fileno(), 8 * max(last - first, 0), 8 * at)
-            flags = memoryview(entries).cast("Q")
-            pages.update(first + i for i, flag in enumerate(flags) if flag & _PRESENT)
-    return len(pages) * PAGE
+            first = mapping.offset // PAGE
+            size = (mapping.end - mapping.begin) // PAGE
+            flags = memoryview(os.pread(pagemap.fileno(), 8 * size, 8 * (mapping.begin // PAGE)))
+            pages.update(first + i for i, flag in enumerate(flags.cast("Q")) if flag & _PRESENT)
+    return len(pages & wanted) * PAGE
 
 
 if __name__ == "__main__":

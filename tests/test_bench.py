@@ -35,6 +35,7 @@ SETUP = {
     "synthetic": True,
     "processor": "a processor",
     "llama_cpp_python": "0",
+    "kernels": "ggml",
     "threads": (1,),
     "context": 512,
     "compared": "draft",

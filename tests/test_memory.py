@@ -64,6 +64,7 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Model], Path]:
     ("n_ctx", "settings"),
     [
         (1060, {}),
+        (1060, {"kernels": "ggml"}),
         (2084, {"exact": True}),
         (2084, {"kv_type": "q8_0"}),
         (2084, {"flash": "off"}),
@@ -72,14 +73,16 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Model], Path]:
 def test_the_embedded_pair_takes_what_is_estimated(
     pair: tuple[GgufInfo, GgufInfo], n_ctx: int, settings: dict[str, Any]
 ) -> None:
-    options = {key: value for key, value in settings.items() if key != "flash"}
+    options = {key: value for key, value in settings.items() if key not in ("flash", "kernels")}
     needed = estimate(
         *pair, n_ctx, flash_attention=False if "flash" in settings else None, **options
     )
     taken = resident_memory.measure(TARGET, DRAFTER, n_ctx, **settings)
     assert needed.total == pytest.approx(taken["anonymous"] + taken["mapped"], rel=0.1)
-    # Nothing of this small model is copied, and of its per-layer table all pages are seen.
-    assert needed.weights + needed.drafter == pytest.approx(taken["mapped"], rel=0.02)
+    # Every weight is held once, in the file's layout or in that of a kernel of ours, and of this
+    # small model's per-layer table all pages are seen.
+    held = taken["mapped"] + taken["packed"]
+    assert needed.weights + needed.drafter == pytest.approx(held, rel=0.03)
     assert needed.streamed == pytest.approx(taken["streamed"], rel=0.02)
 
 

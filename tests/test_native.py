@@ -134,7 +134,7 @@ def test_importing_the_package_loads_no_native_code():
 def test_failed_assertion_of_llama_cpp_is_one_sentence():
     script = (
         "import ctypes; from gemmachat import native\n"
-        "native.library().gc_engine_load(b'none', None, ctypes.byref(ctypes.c_void_p()))\n"
+        "native.library().gc_engine_load(b'none', None, 0, ctypes.byref(ctypes.c_void_p()))\n"
         "native._load_llama().ggml_abort(b'/x/ops.cpp', 7, b'GGML_ASSERT(%s) failed', b'\\x1b[n')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)

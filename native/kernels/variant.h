@@ -1,0 +1,14 @@
+// The kernels of one instruction set.
+
+#pragma once
+
+#include "kernel.h"
+
+namespace gc {
+
+struct Variant {
+    const char *instructions;
+    Kernel kernels[5];
+};
+
+}  // namespace gc
