@@ -48,8 +48,8 @@ clean:
 	rm -rf $(VENV) build dist
 
 $(VENV)/.llama: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
-		|| { echo "gemmachat needs Python 3.10 or newer: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "gemmachat needs Python 3.11 or newer: make PYTHON=python3.12"; exit 1; }
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	@echo "Installing llama.cpp; the first time it is built: about 5 minutes on two cores."
 	$(PIP) install --quiet "scikit-build-core>=0.11" "cmake>=3.21" "ninja>=1.11" "$(LLAMA)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import sys
+import tomllib
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,11 +15,6 @@ from gemmachat.errors import DamagedFileError, NotFoundError, UsageError
 from gemmachat.files import FileState, read_small
 from gemmachat.reference import HostedModel, LocalModel, NamedModel, parse_reference
 from gemmachat.shelf import Shelf, Unit
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 DEFAULT_MODEL = "tiny"
 SUGGESTED_MODEL = "e2b"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,7 +73,7 @@ def list_models(context: typer.Context, as_json: JsonReport = False) -> None:
             }
         )
     else:
-        screen.result(*list_lines(models, datetime.now(timezone.utc), screen.width))
+        screen.result(*list_lines(models, datetime.now(UTC), screen.width))
         for problem in problems:
             screen.error(str(problem))
         if not units:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import re
 import struct
-import sys
 
 _AT_ONCE = 128
-_POSSESSIVE = sys.version_info >= (3, 11)
 
 
 def _strings_in_a_row() -> re.Pattern[bytes]:
     """Matches `_AT_ONCE` strings of up to 127 bytes.
 
     C walks them at twice the speed of a Python loop. There is one way only, as alternatives begin
-    with different bytes; the possessive "+" of Python 3.11 says so, and saves remembering the way
-    back. Frequent lengths come first.
+    with different bytes; the possessive "+" says so, and saves remembering the way back. Frequent
+    lengths come first.
     """
     alternatives = [
-        re.escape(struct.pack("<Q", length))
-        + (b".{%d}+" % length if _POSSESSIVE else b"." * length)
+        re.escape(struct.pack("<Q", length)) + b".{%d}+" % length
         for length in sorted(range(128), key=lambda length: abs(length - 8))
     ]
-    several = b"(?s:%s){%d}" % (b"|".join(alternatives), _AT_ONCE)
-    return re.compile(several + b"+" if _POSSESSIVE else several)
+    return re.compile(b"(?s:%s){%d}+" % (b"|".join(alternatives), _AT_ONCE))
 
 
 _STRINGS = _strings_in_a_row()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -79,7 +79,7 @@ def retrying(file: str, patience: Patience, progress: Progress, action: Callable
     while True:
         try:
             return action()
-        except TransientError as error:  # noqa: PERF203
+        except TransientError as error:
             failures += 1
             pause(file, patience.wait(failures, error), error, progress)
 
@@ -255,6 +255,6 @@ def _asked_wait(headers: httpx2.Headers) -> float | None:
             date = parsedate_to_datetime(text)
         except (ValueError, OverflowError):
             return None
-        aware = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
-        return max((aware - datetime.now(timezone.utc)).total_seconds(), 0.0)
+        aware = date if date.tzinfo else date.replace(tzinfo=UTC)
+        return max((aware - datetime.now(UTC)).total_seconds(), 0.0)
     return float(limit.reset_in_seconds) if limit and limit.remaining == 0 else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gemmachat import clusters
@@ -229,7 +229,7 @@ class _Pull:
             self._note(f"no clusters were computed: {error}")
 
     def _finish(self, files: tuple[ManifestFile, ...]) -> Manifest:
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         manifest = Manifest(self._source.name, self._source.quant, files, now)
         try:
             manifest.write(self._folder)

@@ -66,7 +66,7 @@ class Repl:
                 asking = self._leaving = False
                 if message is None or not self._take(message):
                     return
-            except KeyboardInterrupt:  # noqa: PERF203 - at any moment, also while one is told
+            except KeyboardInterrupt:
                 interrupted = True
 
     def _goes_on(self, asking: bool) -> bool:

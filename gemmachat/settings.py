@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from gemmachat.errors import NotFoundError, UsageError
 from gemmachat.files import read_small
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 MODELS_VARIABLE = "GEMMACHAT_MODELS"
 MODEL_VARIABLE = "GEMMACHAT_MODEL"

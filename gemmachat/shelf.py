@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gemmachat.errors import DamagedFileError, GemmachatError
@@ -58,7 +58,7 @@ class Unit:
         """When a chat last used it; None if none did, or at a time that cannot be."""
         try:
             seconds = (self.folder / LAST_USED).stat().st_mtime
-            return datetime.fromtimestamp(seconds, timezone.utc) if seconds >= 0 else None
+            return datetime.fromtimestamp(seconds, UTC) if seconds >= 0 else None
         except (OSError, OverflowError, ValueError):  # a year that no calendar has
             return None
 
@@ -103,7 +103,7 @@ class Shelf:
         for name in _subfolders(self.models):
             try:
                 folders += _subfolders(name)
-            except GemmachatError as problem:  # noqa: PERF203
+            except GemmachatError as problem:
                 problems.append(problem)
         return folders, problems
 

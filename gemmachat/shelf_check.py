@@ -49,7 +49,7 @@ def verify_all(units: list[Unit], hashed: Hashed) -> tuple[list[FileCheck], dict
     for unit in units:
         try:
             checks += verify(unit, hashed)
-        except GemmachatError as error:  # noqa: PERF203
+        except GemmachatError as error:
             busy[unit.reference] = str(error)
     return checks, busy
 

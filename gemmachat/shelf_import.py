@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gemmachat.errors import GemmachatError, UsageError
@@ -83,7 +83,7 @@ def _shelved(
             _take(header.path, folder, role, file, moved)
             for role, file, header in zip(roles, names, headers, strict=False)
         )
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         manifest = Manifest(name, quant, files, now)
         manifest.write(folder)
     return Unit(folder, manifest)

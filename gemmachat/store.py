@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class Store:
 
         Another program may have gone on with the chat or deleted it: neither's turns are lost.
         """
-        now = datetime.now(timezone.utc).isoformat()
+        now = datetime.now(UTC).isoformat()
         with self._file.transaction(writing=True) as connection:
             known = connection.execute("SELECT revision FROM chats WHERE id = ?", (chat,))
             if chat is None or known.fetchone() != (revision,):
@@ -213,4 +213,4 @@ def _time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except (TypeError, ValueError):  # written by somebody else
-        return datetime.fromtimestamp(0, timezone.utc)
+        return datetime.fromtimestamp(0, UTC)

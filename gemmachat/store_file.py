@@ -12,7 +12,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gemmachat.errors import DamagedFileError, DownloadError, GemmachatError, NotFoundError
@@ -114,7 +114,7 @@ class StoreFile:
                 with contextlib.suppress(_DamageError):
                     self._connect().close()
                     return
-                stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
+                stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
                 aside = self.path.with_name(f"{self.path.name}.damaged-{stamp}")
                 self.path.rename(aside)
                 with contextlib.suppress(FileNotFoundError):

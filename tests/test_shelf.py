@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -51,7 +51,7 @@ def test_of_several_quantizations_the_last_used_one_is_meant(tmp_path: Path) -> 
     assert shelf.find("e2b") == old
     os.utime(old.folder / LAST_USED, (1, 1))
     assert shelf.find("e2b") == new
-    assert old.last_used() == datetime.fromtimestamp(1, timezone.utc)
+    assert old.last_used() == datetime.fromtimestamp(1, UTC)
 
 
 def test_folder_without_a_manifest_is_not_on_the_shelf(tmp_path: Path) -> None:

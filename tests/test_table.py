@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -69,6 +69,6 @@ def test_contexts() -> None:
     ],
 )
 def test_ages(seconds: int, text: str) -> None:
-    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
     assert age_text(now - timedelta(seconds=seconds), now) == text
     assert age_text(None, now) == "never"
