@@ -82,9 +82,11 @@ ContextPtr make_context(llama_model *model, const ContextOptions &options,
     clear_log();
     ContextPtr context(llama_init_from_model(model, params));
     if (!context) {
-        throw Error(logged_out_of_memory() ? GC_OUT_OF_MEMORY : GC_INTERNAL,
-                    "llama.cpp cannot create a context of " + std::to_string(options.n_cells) +
-                        " tokens" + logged_reason());
+        const bool no_memory = logged_out_of_memory();
+        const char *problem = no_memory ? "there is not enough memory for a context of "
+                                        : "llama.cpp cannot create a context of ";
+        throw Error(no_memory ? GC_OUT_OF_MEMORY : GC_INTERNAL,
+                    problem + std::to_string(options.n_cells) + " tokens" + logged_reason());
     }
     return context;
 }
