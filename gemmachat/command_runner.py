@@ -91,9 +91,9 @@ class CommandRunner:
             chat.options = options
             chat.restore(conversation)
 
-        old.close()
-        talk.start(opening.after(old, take_up))
         try:
+            old.close()
+            talk.start(opening.after(old, take_up))
             talk.opened  # noqa: B018 - waits
         except BaseException:  # Ctrl-C among them
             failed = talk.opening

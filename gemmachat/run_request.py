@@ -6,7 +6,7 @@ Apart from the command line, whose library takes longer to import than all else 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +102,9 @@ def execute(
     prompt = run_options.utf8("the PROMPT", prompt)
     found, hint = None, None
     if base_url is None:
+        # A drafter that was saved belongs to the model of that chat, and not to another one.
+        if name is not None and "drafter" not in here:
+            request = replace(request, drafter=None)
         found, hint = _find(name, request.drafter, resumed)
     options = _generation_options(request, found, resumed)
     form = run_options.form(request.as_json, request.json_lines)
