@@ -121,6 +121,7 @@ class Chat:
 
         Raises `UsageError` where there are no two turns.
         """
+        self._chat.clear_cancel()
         for _ in self._chat.compact():
             pass
         return self._chat.compaction
