@@ -272,9 +272,10 @@ class CommandRunner:
         if done is None:
             self._screen.note("nothing was changed")
         else:
+            counts = f": {done.tokens_before} tokens became {done.tokens_after}"
+            known = done.tokens_before and done.tokens_after
             self._screen.note(
-                f"this summary stands for {done.turns} turns now: {done.tokens_before} tokens "
-                f"became {done.tokens_after}"
+                f"this summary stands for {done.turns} turns now{counts if known else ''}"
             )
 
     def _tokens(self, text: str) -> None:

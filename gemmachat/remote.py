@@ -70,11 +70,16 @@ class RemoteChat(Dialogue):
         self._given = given
         self._extra = extra or {}
         self._used = 0
+        self._counted: Message | None = None  # the one that `_used` tokens end with
 
     @property
     def used_tokens(self) -> int:
-        """Tokens of the context after the last answer, as the server counts; 0 where it did not."""
-        return self._used
+        """Tokens of the context after the last answer, as the server counts; 0 where it did not.
+
+        They are 0 too where the conversation ends with something else by now.
+        """
+        last = self._conversation.messages[-1:]
+        return self._used if last and last[0] is self._counted else 0
 
     @property
     def n_ctx(self) -> None:
@@ -104,7 +109,7 @@ class RemoteChat(Dialogue):
             spent = sum(each.stats.completion_tokens for each in done)
             if options.max_tokens is not None and done:
                 options = replace(options, max_tokens=max(options.max_tokens - spent, 1))
-            done.append(_Round())
+            done.append(_Round(RemoteReply(self._exchange.without_key)))
             yield from self._round(done[-1], asked.extended(*said), options, tools)
             finish_reason, message = done[-1].finish_reason, done[-1].message
             if finish_reason == "stop" or message.text or message.tool_calls:
@@ -118,7 +123,8 @@ class RemoteChat(Dialogue):
             if not goes_on or finish_reason == "cancelled":
                 break
         stats = combine([each.stats for each in done])
-        self._used = stats.prompt_tokens + stats.completion_tokens
+        if said:
+            self._used, self._counted = stats.prompt_tokens + stats.completion_tokens, said[-1]
         answer = Answer(
             text="".join(each.text for each in done),
             thinking="\n\n".join(filter(None, (each.message.thinking for each in done))),
@@ -160,7 +166,7 @@ class RemoteChat(Dialogue):
 class _Round:
     """One reply as it comes."""
 
-    reply: RemoteReply = field(default_factory=RemoteReply)
+    reply: RemoteReply
     cancelled: bool = False
     started: float = field(default_factory=time.perf_counter)
     first: float | None = None

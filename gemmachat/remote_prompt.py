@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gemmachat.generation import GenerationOptions
 
 _OTHER_NAMES = {"repeat_penalty": "repetition_penalty"}  # llama-server's and vLLM's
+_UNREADABLE = "unreadable_call"
 _UNSENT = ("grammar", "logprobs")
 
 
@@ -69,7 +70,7 @@ def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
         if message.role != "model":
             yield {"role": message.role, "content": message.text}
             continue
-        made = [call for call in message.tool_calls if call.name != UNREADABLE]
+        made = message.tool_calls
         names = [f"call_{calls + number}" for number in range(len(made))]
         calls += len(made)
         yield _assistant(message, dict(zip(names, made, strict=True)))
@@ -84,11 +85,16 @@ def _assistant(message: Message, calls: dict[str, ToolCall]) -> dict[str, Any]:
             {
                 "id": name,
                 "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
+                "function": {"name": _name(call), "arguments": json.dumps(dict(call.arguments))},
             }
             for name, call in calls.items()
         ]
     return said
+
+
+def _name(call: ToolCall) -> str:
+    """The name of a tool; servers take no blanks in it."""
+    return _UNREADABLE if call.name == UNREADABLE else call.name
 
 
 def _text(result: Any) -> str:

@@ -25,7 +25,7 @@ from gemmachat.errors import (
     UsageError,
 )
 from gemmachat.event_stream import events
-from gemmachat.generation import Answer, GenerationOptions
+from gemmachat.generation import UNREADABLE, Answer, GenerationOptions
 from gemmachat.remote import RemoteChat, find_model
 from gemmachat.remote_prompt import request
 from gemmachat.sampling import SamplingParams
@@ -170,6 +170,16 @@ def test_calls_of_tools_are_sent_with_their_results_and_thoughts_are_not() -> No
     assert sent[3] == {"role": "assistant", "content": "Two."}
 
 
+def test_a_call_that_could_not_be_read_is_sent_with_what_was_wrong() -> None:
+    call = ToolCall(UNREADABLE, {}, {"error": "no JSON"})
+    conversation = Conversation().extended(Message("user", "q"), Message("model", "", "", (call,)))
+    sent = request("m", conversation, options(), None, ())["messages"]
+    made = sent[1]["tool_calls"][0]
+    assert made["function"] == {"name": "unreadable_call", "arguments": "{}"}
+    assert sent[2]["tool_call_id"] == made["id"]
+    assert json.loads(sent[2]["content"]) == {"error": "no JSON"}
+
+
 class Adding:
     """The tool of these tests."""
 
@@ -269,6 +279,24 @@ def test_a_key_that_the_server_repeats_is_not_shown() -> None:
     with scripted_server(head + body) as server, pytest.raises(ServerError) as caught:
         ask(chat_at(server.url))
     assert "wrong key ...!" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        STREAM + event(json.dumps({"error": {"message": "x" * 295 + KEY}})),
+        STREAM + event("x" * 75 + KEY),
+        b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 295 + KEY.encode(),
+        f"HTTP/1.1 307 Moved\r\nLocation: {'x' * 195}{KEY}\r\n\r\n".encode(),
+        f"{'x' * 60}{KEY}\r\n".encode(),
+    ],
+    ids=["event", "no event", "body", "place", "no HTTP"],
+)
+def test_no_part_of_a_repeated_key_is_shown(answer: bytes) -> None:
+    with scripted_server(answer) as server, pytest.raises(ServerError) as caught:
+        ask(chat_at(server.url))
+    assert "xxx" in str(caught.value)
+    assert KEY[:3] not in str(caught.value)
 
 
 # ---- hostile and broken servers ------------------------------------------------------------------
@@ -373,6 +401,28 @@ def test_figures_of_the_server_are_shown_and_nothing_is_made_up() -> None:
     assert (known.stats.accepted, known.stats.mean_accepted_length) == (6, 2.5)
     assert "accepted 6 (75%)" in "\n".join(server_lines(known.stats))
     assert "no figures" in "\n".join(server_lines(unknown.stats))
+
+
+def test_figures_of_another_conversation_are_not_shown() -> None:
+    usage = {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 10}}
+    told = STREAM + event(json.dumps(usage)) + deltas({"content": "ok"})[len(STREAM) :]
+    with scripted_server(told) as server:
+        chat = chat_at(server.url)
+        ask(chat)
+        ask(chat)
+        two = chat.conversation
+        assert chat.used_tokens == 30
+        list(chat.compact())
+        assert (chat.compaction.tokens_before, chat.compaction.tokens_after) == (30, 0)
+        ask(chat)
+        chat.undo()
+        assert chat.used_tokens == 0
+        ask(chat)
+        chat.restore(two)
+        assert chat.used_tokens == 0
+        ask(chat)
+        chat.clear()
+        assert chat.used_tokens == 0
 
 
 @pytest.mark.parametrize("value", [-1, 1e300, float("inf"), 10**400, True, "9", None, [], {}])
