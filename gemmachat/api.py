@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -184,6 +185,7 @@ def _remote(
     from gemmachat.remote import RemoteChat, find_model
 
     endpoint = Endpoint.of(base_url)
-    given = () if sampling is None else ("temperature", "top_p")
+    if sampling is not None:
+        options = replace(options, given=frozenset(("temperature", "top_p")))
     name = model or find_model(endpoint)
-    return RemoteChat(endpoint, name, options, system=system, tools=tools, given=given)
+    return RemoteChat(endpoint, name, options, system=system, tools=tools)

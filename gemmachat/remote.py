@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +49,8 @@ def find_model(endpoint: Endpoint) -> str:
 class RemoteChat(Dialogue):
     """The turns of one conversation with a server.
 
-    `given` names the options that the user gave, which alone are sent; `extra` joins every request
-    as it is. The server's history is what is sent with each question: thoughts are not.
+    Options are sent where they are no defaults or were given; `extra` joins every request as it is.
+    The server's history is what is sent with each question: thoughts are not.
     """
 
     def __init__(
@@ -61,13 +61,11 @@ class RemoteChat(Dialogue):
         *,
         system: str | None = None,
         tools: Tools | None = None,
-        given: Collection[str] = (),
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(options, system=system, tools=tools)
         self.model = model
         self._exchange = Exchange(endpoint)
-        self._given = given
         self._extra = extra or {}
         self._used = 0
         self._counted: Message | None = None  # the one that `_used` tokens end with
@@ -145,7 +143,7 @@ class RemoteChat(Dialogue):
         tools: Tools | None,
     ) -> Iterator[Piece]:
         """Stream one reply of the server."""
-        body = {**request(self.model, conversation, options, tools, self._given), **self._extra}
+        body = {**request(self.model, conversation, options, tools), **self._extra}
         stream = self._exchange.post("/chat/completions", body)
         try:
             for data in events(stream):

@@ -6,7 +6,8 @@ Of the sampling parameters only those are sent that were asked for: the rest is 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -28,28 +29,27 @@ def request(
     conversation: Conversation,
     options: GenerationOptions,
     tools: Tools | None,
-    given: Collection[str],
 ) -> dict[str, Any]:
-    """Return the body of a request; `given` names the options that the user gave."""
+    """Return the body of a request."""
     body: dict[str, Any] = {
         "model": model,
         "messages": list(_messages(conversation)),
         "stream": True,
         "stream_options": {"include_usage": True},
-        **_sampling(options.sampling, given),
+        **_sampling(options.sampling, options.given),
     }
     if options.max_tokens is not None:
         body["max_tokens"] = options.max_tokens
     if options.stop:
         body["stop"] = list(options.stop)
-    if options.think or "think" in given:
+    if options.think or "think" in options.given:
         body["chat_template_kwargs"] = {"enable_thinking": options.think}
     if tools is not None and tools.declarations:
         body["tools"] = [{"type": "function", "function": each} for each in tools.declarations]
     return body
 
 
-def _sampling(sampling: SamplingParams, given: Collection[str]) -> dict[str, Any]:
+def _sampling(sampling: SamplingParams, given: AbstractSet[str]) -> dict[str, Any]:
     sent: dict[str, Any] = {}
     for field in fields(SamplingParams):
         value = getattr(sampling, field.name)

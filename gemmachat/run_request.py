@@ -214,7 +214,8 @@ def _source(
     tools = run_options.tools(request.tools or (), screen, yes=request.yes)
     if model is None:
         extra = run_options.response_format(request.json_schema, request.json_object)
-        return RemoteSource.of(base_url or "", request.model, options, system, given, extra, tools)
+        options = replace(options, given=frozenset(given))
+        return RemoteSource.of(base_url or "", request.model, options, system, extra, tools)
     run_options.check_model(options, model)
     return LocalSource(
         model,

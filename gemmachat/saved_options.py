@@ -14,18 +14,25 @@ if TYPE_CHECKING:
 
 GRAMMAR = "grammar_text"
 """A grammar is saved by its text: its file may be another one by then."""
-_SAMPLING = tuple(
-    field.name
+_SAMPLING = {
+    field.name: field.default
     for field in fields(SamplingParams)
     if field.name not in ("logit_bias", "grammar", "logprobs")
-)
+}
 _OTHERS = ("max_tokens", "exact", "think", "thought_budget")
 _FROM_SOURCE = ("base_url", "model", "ctx", "drafter")
 
 
-def as_settings(options: GenerationOptions) -> dict[str, Any]:
-    """Return the options as JSON values, without those that say nothing."""
-    found = {name: getattr(options.sampling, name) for name in _SAMPLING}
+def as_settings(options: GenerationOptions, *, defaults: bool = True) -> dict[str, Any]:
+    """Return the options as JSON values, without those that say nothing.
+
+    Without `defaults` those of sampling only where they were given: a server has its own.
+    """
+    found = {
+        name: getattr(options.sampling, name)
+        for name, default in _SAMPLING.items()
+        if defaults or name in options.given or getattr(options.sampling, name) != default
+    }
     found |= {name: getattr(options, name) for name in _OTHERS}
     found["draft"] = str(options.draft)
     found["stop"] = list(options.stop)
@@ -60,6 +67,7 @@ def from_settings(settings: Mapping[str, Any], options: GenerationOptions) -> Ge
             max_tokens=_count(settings.get("max_tokens")),
             think=_flag(settings.get("think", False)),
             thought_budget=_count(settings.get("thought_budget")),
+            given=frozenset(settings) if "base_url" in settings else frozenset(),
         )
     except (TypeError, ValueError, AttributeError):
         raise UsageError("the chat was saved with settings that make no sense") from None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from llama_server import KEY, llama_server
 from scripted_server import STREAM, event, scripted_server
 
-from gemmachat import event_stream
+from gemmachat import chat_settings, event_stream
 from gemmachat.conversation import Conversation, Message, ToolCall
 from gemmachat.endpoint import Endpoint
 from gemmachat.errors import (
@@ -28,6 +28,7 @@ from gemmachat.event_stream import events
 from gemmachat.generation import UNREADABLE, Answer, GenerationOptions
 from gemmachat.remote import RemoteChat, find_model
 from gemmachat.remote_prompt import request
+from gemmachat.render import Display
 from gemmachat.sampling import SamplingParams
 from gemmachat.stats_text import server_lines
 
@@ -135,7 +136,7 @@ def test_a_question_without_an_answer_leaves_no_trace(server: str) -> None:
 
 def test_only_options_that_were_given_are_sent() -> None:
     conversation = Conversation().with_system("S").extended(Message("user", "q"))
-    plain = request("m", conversation, options(SamplingParams()), None, ())
+    plain = request("m", conversation, options(SamplingParams()), None)
     assert plain == {
         "model": "m",
         "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "q"}],
@@ -143,7 +144,8 @@ def test_only_options_that_were_given_are_sent() -> None:
         "stream_options": {"include_usage": True},
     }
     sampling = SamplingParams(top_k=5, repeat_penalty=1.5, logit_bias=((7, float("-inf")),), seed=3)
-    body = request("m", conversation, options(sampling, stop=("X",), think=True), None, ("top_p",))
+    asked = options(sampling, stop=("X",), think=True, given=frozenset({"top_p"}))
+    body = request("m", conversation, asked, None)
     assert {name: body[name] for name in body.keys() - plain.keys()} == {
         "top_p": 0.95,
         "top_k": 5,
@@ -157,12 +159,19 @@ def test_only_options_that_were_given_are_sent() -> None:
     json.dumps(body, allow_nan=False)
 
 
+def test_a_setting_of_a_running_chat_is_sent_although_it_is_the_default() -> None:
+    chat = chat_at("http://127.0.0.1:9/v1", options=options(SamplingParams()))
+    chat_settings.change("top_k", "64", chat, Display("dark"))
+    conversation = Conversation().extended(Message("user", "q"))
+    assert request("m", conversation, chat.options, None)["top_k"] == 64
+
+
 def test_calls_of_tools_are_sent_with_their_results_and_thoughts_are_not() -> None:
     call = ToolCall("add", {"a": 1, "b": "x"}, {"sum": 2})
     conversation = Conversation().extended(
         Message("user", "q"), Message("model", "", "thinking", (call,)), Message("model", "Two.")
     )
-    sent = request("m", conversation, options(), None, ())["messages"]
+    sent = request("m", conversation, options(), None)["messages"]
     assert "thinking" not in json.dumps(sent)
     made = sent[1]["tool_calls"][0]
     assert json.loads(made["function"]["arguments"]) == {"a": 1, "b": "x"}
@@ -173,7 +182,7 @@ def test_calls_of_tools_are_sent_with_their_results_and_thoughts_are_not() -> No
 def test_a_call_that_could_not_be_read_is_sent_with_what_was_wrong() -> None:
     call = ToolCall(UNREADABLE, {}, {"error": "no JSON"})
     conversation = Conversation().extended(Message("user", "q"), Message("model", "", "", (call,)))
-    sent = request("m", conversation, options(), None, ())["messages"]
+    sent = request("m", conversation, options(), None)["messages"]
     made = sent[1]["tool_calls"][0]
     assert made["function"] == {"name": "unreadable_call", "arguments": "{}"}
     assert sent[2]["tool_call_id"] == made["id"]
