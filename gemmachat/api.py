@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -121,6 +122,7 @@ class Chat:
 
         Raises `UsageError` where there are no two turns.
         """
+        self._chat.clear_cancel()
         for _ in self._chat.compact():
             pass
         return self._chat.compaction
@@ -183,6 +185,7 @@ def _remote(
     from gemmachat.remote import RemoteChat, find_model
 
     endpoint = Endpoint.of(base_url)
-    given = () if sampling is None else ("temperature", "top_p")
+    if sampling is not None:
+        options = replace(options, given=frozenset(("temperature", "top_p")))
     name = model or find_model(endpoint)
-    return RemoteChat(endpoint, name, options, system=system, tools=tools, given=given)
+    return RemoteChat(endpoint, name, options, system=system, tools=tools)

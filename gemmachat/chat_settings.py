@@ -92,7 +92,8 @@ def change(name: str, text: str, chat: Dialogue, display: Display) -> None:
     if known in _DISPLAY:
         setattr(display, known, value)
         return
-    options = chat.options
+    before = chat.options
+    options = replace(before, given=before.given | {known})
     if known in _SAMPLING:
         value, known = replace(options.sampling, **{known: value}), "sampling"
     limited = known in ("max_tokens", "thought_budget") and value is not None
@@ -102,7 +103,7 @@ def change(name: str, text: str, chat: Dialogue, display: Display) -> None:
     try:
         chat.used_tokens  # noqa: B018 - the model may have no mark that a thought needs
     except GemmachatError:
-        chat.options = options
+        chat.options = before
         raise
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -114,7 +114,6 @@ class RemoteSource:
     name: str
     options: GenerationOptions
     system: str | None = None
-    given: Collection[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     tools: Callable[[], ToolRunner] | None = None
     """Starts what the model may call."""
@@ -126,7 +125,6 @@ class RemoteSource:
         name: str | None,
         options: GenerationOptions,
         system: str | None,
-        given: Collection[str],
         extra: Mapping[str, Any],
         tools: Callable[[], ToolRunner] | None = None,
     ) -> RemoteSource:
@@ -139,7 +137,7 @@ class RemoteSource:
 
         endpoint = Endpoint.of(base_url)
         name = name or find_model(endpoint)
-        return cls(endpoint, base_url, name, options, system, given, extra, tools)
+        return cls(endpoint, base_url, name, options, system, extra, tools)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -158,7 +156,6 @@ class RemoteSource:
                 self.options,
                 system=self.system,
                 tools=tools,
-                given=self.given,
                 extra=self.extra,
             )
             opened.callback(chat.close)

@@ -91,9 +91,9 @@ class CommandRunner:
             chat.options = options
             chat.restore(conversation)
 
-        old.close()
-        talk.start(opening.after(old, take_up))
         try:
+            old.close()
+            talk.start(opening.after(old, take_up))
             talk.opened  # noqa: B018 - waits
         except BaseException:  # Ctrl-C among them
             failed = talk.opening
@@ -272,9 +272,10 @@ class CommandRunner:
         if done is None:
             self._screen.note("nothing was changed")
         else:
+            counts = f": {done.tokens_before} tokens became {done.tokens_after}"
+            known = done.tokens_before and done.tokens_after
             self._screen.note(
-                f"this summary stands for {done.turns} turns now: {done.tokens_before} tokens "
-                f"became {done.tokens_after}"
+                f"this summary stands for {done.turns} turns now{counts if known else ''}"
             )
 
     def _tokens(self, text: str) -> None:

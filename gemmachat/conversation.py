@@ -152,8 +152,7 @@ def _read_message(where: str, data: Any) -> Message:
 def _read_text(where: str, text: Any) -> str:
     if not isinstance(text, str):
         raise UsageError(f"{where} has no text")
-    # Text that is not Unicode could not be tokenized: lone halves of surrogate pairs.
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _unicode(text)
 
 
 def _read_tokens(where: str, tokens: Any) -> tuple[int, ...]:
@@ -169,11 +168,30 @@ def _read_call(where: str, call: Any) -> ToolCall:
         not isinstance(call, dict)
         or not isinstance(call.get("name"), str)
         or not isinstance(call.get("arguments"), dict)
-        or not is_json(call["arguments"])
-        or not is_json(call.get("result"))
     ):
         raise UsageError(f"{where} has a tool call without a name or arguments")
-    return ToolCall(call["name"], call["arguments"], call.get("result"))
+    arguments, result = _unicode_json(call["arguments"]), _unicode_json(call.get("result"))
+    if not is_json(arguments) or not is_json(result):
+        raise UsageError(f"{where} has a tool call whose values are no JSON, or nested too deeply")
+    return ToolCall(_unicode(call["name"]), arguments, result)
+
+
+def _unicode(text: str) -> str:
+    """The text without lone halves of surrogate pairs, which could not be tokenized."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _unicode_json(value: Any, depth: int = 0) -> Any:
+    """A JSON value whose texts are Unicode; what is nested too deeply stays as it is."""
+    if isinstance(value, str):
+        return _unicode(value)
+    if depth > _MAX_DEPTH:
+        return value
+    if isinstance(value, list):
+        return [_unicode_json(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {_unicode(key): _unicode_json(item, depth + 1) for key, item in value.items()}
+    return value
 
 
 def _check_order(messages: tuple[Message, ...]) -> None:

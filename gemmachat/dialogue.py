@@ -38,7 +38,7 @@ class Tools(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What `Chat.compact` did. Tokens are those of the prompt before and after."""
+    """What `Chat.compact` did. Tokens are those of the prompt before and after; 0 is unknown."""
 
     turns: int
     """Turns that the summary stands for."""

@@ -38,6 +38,8 @@ class GenerationOptions:
     """Whether the model is asked to think before it answers."""
     thought_budget: int | None = None
     """Tokens after which a thought is closed, so that the answer begins."""
+    given: frozenset[str] = frozenset()
+    """Names of what the user asked for, which a server is sent also where it is the default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,11 @@ class Exchange:
         with self._lock:
             self._cancelled = False
 
+    def without_key(self, text: str) -> str:
+        """The text without the key, which some servers repeat; cut it afterwards only."""
+        key = self._endpoint.key
+        return text if key is None else text.replace(key, "...")
+
     def get_json(self, path: str) -> Any:
         """The JSON value at a path below the base URL."""
         with self._response("GET", path, None) as response:
@@ -71,7 +76,7 @@ class Exchange:
         whatever else is no success.
         """
         with self._response("POST", path, json.dumps(body).encode("ascii")) as response:
-            kind = response.headers.get_content_type()
+            kind = self.without_key(response.headers.get_content_type())
             if kind != "text/event-stream":
                 raise ServerError(
                     f"{self._endpoint.name} answers with {kind[:40]} and not with a stream of "
@@ -147,7 +152,8 @@ class Exchange:
             if isinstance(error, TimeoutError):
                 raise ServerError(f"{name} does not answer") from error
             if isinstance(error, http.client.HTTPException):
-                raise ServerError(f"{name} breaks off, or speaks no HTTP: {error!r:.80}") from error
+                said = self.without_key(repr(error))[:80]
+                raise ServerError(f"{name} breaks off, or speaks no HTTP: {said}") from error
             why = getattr(error, "strerror", None) or str(error)
             raise ServerError(
                 f"{name} cannot be reached: {why}: is the server running, and --base-url right?"
@@ -157,14 +163,12 @@ class Exchange:
         """The error that a response without success stands for."""
         name, status = self._endpoint.name, response.status
         if 300 <= status < 400:
+            place = self.without_key(response.headers.get("Location", "nowhere"))[:200]
             return ServerError(
-                f"{name} redirects to {response.headers.get('Location', 'nowhere')[:200]}: give "
-                "that place as --base-url if you trust it"
+                f"{name} redirects to {place}: give that place as --base-url if you trust it"
             )
         code, message = _reported(_bounded(response, _CHUNK))
-        said = f"{name} answers {status}: {message or response.reason}"
-        if self._endpoint.key is not None:
-            said = said.replace(self._endpoint.key, "...")  # some servers repeat it
+        said = f"{name} answers {status}: {self.without_key(message or response.reason)[:300]}"
         if status in (401, 403):
             return ServerError(f"{said}; the key comes from {OWN_KEY} or {SHARED_KEY}")
         if status == 404:
@@ -188,12 +192,12 @@ def _reported(body: bytes) -> tuple[str, str]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return "", body.decode("utf-8", "replace")[:300]
+        return "", body.decode("utf-8", "replace")
     if not isinstance(value, dict):
         return "", ""
     found = value.get("error", value)
     if not isinstance(found, dict):
-        return "", str(found)[:300]
+        return "", str(found)
     code = found.get("code") if isinstance(found.get("code"), str) else found.get("type")
     message = found.get("message") or found.get("detail") or ""
-    return str(code), str(message)[:300]
+    return str(code), str(message)

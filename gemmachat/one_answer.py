@@ -22,9 +22,11 @@ def answer_one(
         if saving.resumed is None:
             return answer_once(chat, question, screen, model=source.name, form=form, stats=stats)
         saving.restore(chat, source.system)
+        before = chat.conversation
         recording = saving.recording(source, chat.options, screen.note)
-        recording.ask(question, chat.conversation.as_dict())
+        recording.ask(question, before.as_dict())
         try:
             return answer_once(chat, question, screen, model=source.name, form=form, stats=stats)
         finally:
-            recording.keep(chat.conversation.as_dict())
+            if chat.conversation is not before:  # otherwise the question stays saved as unanswered
+                recording.keep(chat.conversation.as_dict())

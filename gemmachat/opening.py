@@ -102,9 +102,11 @@ class Opening:
                 opened.close()
         except BaseException as error:  # raised again where the chat is waited for
             self._error = error
-        self._done(self._error)
-        if self._ended is not None:
-            self._ended.set()
+        try:
+            self._done(self._error)
+        finally:
+            if self._ended is not None:
+                self._ended.set()
 
 
 def any_loading() -> bool:

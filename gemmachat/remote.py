@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +49,8 @@ def find_model(endpoint: Endpoint) -> str:
 class RemoteChat(Dialogue):
     """The turns of one conversation with a server.
 
-    `given` names the options that the user gave, which alone are sent; `extra` joins every request
-    as it is. The server's history is what is sent with each question: thoughts are not.
+    Options are sent where they are no defaults or were given; `extra` joins every request as it is.
+    The server's history is what is sent with each question: thoughts are not.
     """
 
     def __init__(
@@ -61,20 +61,23 @@ class RemoteChat(Dialogue):
         *,
         system: str | None = None,
         tools: Tools | None = None,
-        given: Collection[str] = (),
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(options, system=system, tools=tools)
         self.model = model
         self._exchange = Exchange(endpoint)
-        self._given = given
         self._extra = extra or {}
         self._used = 0
+        self._counted: Message | None = None  # the one that `_used` tokens end with
 
     @property
     def used_tokens(self) -> int:
-        """Tokens of the context after the last answer, as the server counts; 0 where it did not."""
-        return self._used
+        """Tokens of the context after the last answer, as the server counts; 0 where it did not.
+
+        They are 0 too where the conversation ends with something else by now.
+        """
+        last = self._conversation.messages[-1:]
+        return self._used if last and last[0] is self._counted else 0
 
     @property
     def n_ctx(self) -> None:
@@ -104,7 +107,7 @@ class RemoteChat(Dialogue):
             spent = sum(each.stats.completion_tokens for each in done)
             if options.max_tokens is not None and done:
                 options = replace(options, max_tokens=max(options.max_tokens - spent, 1))
-            done.append(_Round())
+            done.append(_Round(RemoteReply(self._exchange.without_key)))
             yield from self._round(done[-1], asked.extended(*said), options, tools)
             finish_reason, message = done[-1].finish_reason, done[-1].message
             if finish_reason == "stop" or message.text or message.tool_calls:
@@ -118,7 +121,8 @@ class RemoteChat(Dialogue):
             if not goes_on or finish_reason == "cancelled":
                 break
         stats = combine([each.stats for each in done])
-        self._used = stats.prompt_tokens + stats.completion_tokens
+        if said:
+            self._used, self._counted = stats.prompt_tokens + stats.completion_tokens, said[-1]
         answer = Answer(
             text="".join(each.text for each in done),
             thinking="\n\n".join(filter(None, (each.message.thinking for each in done))),
@@ -139,7 +143,7 @@ class RemoteChat(Dialogue):
         tools: Tools | None,
     ) -> Iterator[Piece]:
         """Stream one reply of the server."""
-        body = {**request(self.model, conversation, options, tools, self._given), **self._extra}
+        body = {**request(self.model, conversation, options, tools), **self._extra}
         stream = self._exchange.post("/chat/completions", body)
         try:
             for data in events(stream):
@@ -160,7 +164,7 @@ class RemoteChat(Dialogue):
 class _Round:
     """One reply as it comes."""
 
-    reply: RemoteReply = field(default_factory=RemoteReply)
+    reply: RemoteReply
     cancelled: bool = False
     started: float = field(default_factory=time.perf_counter)
     first: float | None = None

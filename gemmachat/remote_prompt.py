@@ -6,7 +6,8 @@ Of the sampling parameters only those are sent that were asked for: the rest is 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gemmachat.generation import GenerationOptions
 
 _OTHER_NAMES = {"repeat_penalty": "repetition_penalty"}  # llama-server's and vLLM's
+_UNREADABLE = "unreadable_call"
 _UNSENT = ("grammar", "logprobs")
 
 
@@ -27,28 +29,27 @@ def request(
     conversation: Conversation,
     options: GenerationOptions,
     tools: Tools | None,
-    given: Collection[str],
 ) -> dict[str, Any]:
-    """Return the body of a request; `given` names the options that the user gave."""
+    """Return the body of a request."""
     body: dict[str, Any] = {
         "model": model,
         "messages": list(_messages(conversation)),
         "stream": True,
         "stream_options": {"include_usage": True},
-        **_sampling(options.sampling, given),
+        **_sampling(options.sampling, options.given),
     }
     if options.max_tokens is not None:
         body["max_tokens"] = options.max_tokens
     if options.stop:
         body["stop"] = list(options.stop)
-    if options.think or "think" in given:
+    if options.think or "think" in options.given:
         body["chat_template_kwargs"] = {"enable_thinking": options.think}
     if tools is not None and tools.declarations:
         body["tools"] = [{"type": "function", "function": each} for each in tools.declarations]
     return body
 
 
-def _sampling(sampling: SamplingParams, given: Collection[str]) -> dict[str, Any]:
+def _sampling(sampling: SamplingParams, given: AbstractSet[str]) -> dict[str, Any]:
     sent: dict[str, Any] = {}
     for field in fields(SamplingParams):
         value = getattr(sampling, field.name)
@@ -69,7 +70,7 @@ def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
         if message.role != "model":
             yield {"role": message.role, "content": message.text}
             continue
-        made = [call for call in message.tool_calls if call.name != UNREADABLE]
+        made = message.tool_calls
         names = [f"call_{calls + number}" for number in range(len(made))]
         calls += len(made)
         yield _assistant(message, dict(zip(names, made, strict=True)))
@@ -84,11 +85,16 @@ def _assistant(message: Message, calls: dict[str, ToolCall]) -> dict[str, Any]:
             {
                 "id": name,
                 "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
+                "function": {"name": _name(call), "arguments": json.dumps(dict(call.arguments))},
             }
             for name, call in calls.items()
         ]
     return said
+
+
+def _name(call: ToolCall) -> str:
+    """The name of a tool; servers take no blanks in it."""
+    return _UNREADABLE if call.name == UNREADABLE else call.name
 
 
 def _text(result: Any) -> str:

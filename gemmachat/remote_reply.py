@@ -6,7 +6,7 @@ Thoughts come as `reasoning_content` (llama-server, SGLang) or `reasoning` (vLLM
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,15 +24,18 @@ _NOTHING: Mapping[str, Any] = {}
 class RemoteCall:
     """A call of a tool as it grows; `arguments` is JSON, once it is complete."""
 
-    id: str = ""
     name: str = ""
     arguments: str = ""
 
 
 @dataclass(slots=True)
 class RemoteReply:
-    """One streamed reply. `finish_reason` is None until the server has given one."""
+    """One streamed reply. `finish_reason` is None until the server has given one.
 
+    `without_key` takes the key out of what an error quotes.
+    """
+
+    without_key: Callable[[str], str]
     finish_reason: str | None = None
     calls: list[RemoteCall] = field(default_factory=list)
     usage: Mapping[str, Any] = field(default_factory=dict)
@@ -53,11 +56,13 @@ class RemoteReply:
         try:
             event = json.loads(data)
         except (ValueError, RecursionError):
-            raise ServerError(f"the server sends an event that is no JSON: {data[:80]!r}") from None
+            said = self.without_key(data)[:80]
+            raise ServerError(f"the server sends an event that is no JSON: {said!r}") from None
         if not isinstance(event, dict):
-            raise ServerError(f"the server sends an event of an unknown kind: {data[:80]!r}")
+            said = self.without_key(data)[:80]
+            raise ServerError(f"the server sends an event of an unknown kind: {said!r}")
         if event.get("error"):
-            raise _reported(event["error"])
+            raise self._reported(event["error"])
         self.usage = _mapping(event.get("usage")) or self.usage
         self.timings = _mapping(event.get("timings")) or self.timings
         choices = event.get("choices")
@@ -86,11 +91,18 @@ class RemoteReply:
         while len(self.calls) <= index:
             self.calls.append(RemoteCall())
         call, function = self.calls[index], _mapping(part.get("function"))
-        call.id = _text(part.get("id")) or call.id
         call.name = _text(function.get("name")) or call.name
         call.arguments += _text(function.get("arguments"))
         if len(call.arguments) > _MAX_ARGUMENTS:
             raise ServerError(f"a call of a tool has more than {_MAX_ARGUMENTS} characters")
+
+    def _reported(self, error: Any) -> GemmachatError:
+        found = _mapping(error)
+        message = self.without_key(_text(found.get("message")) or str(error))[:300]
+        code, kind = _text(found.get("code")), _text(found.get("type"))
+        if "context_length" in code or "context_size" in kind:
+            return ContextFullError(f"the server reports: {message}")
+        return ServerError(f"the server reports: {message}")
 
 
 def count(values: Mapping[str, Any], name: str) -> int:
@@ -111,14 +123,6 @@ def _pieces(thought: str, answer: str) -> Iterator[Piece]:
         yield Piece("thought", thought)
     if answer:
         yield Piece("answer", answer)
-
-
-def _reported(error: Any) -> GemmachatError:
-    found = _mapping(error)
-    message = _text(found.get("message")) or str(error)
-    if "context_length" in _text(found.get("code")) or "context_size" in _text(found.get("type")):
-        return ContextFullError(f"the server reports: {message[:300]}")
-    return ServerError(f"the server reports: {message[:300]}")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -89,6 +89,8 @@ class Repl:
         if message.strip():
             self._wait(message)
             self._talk.ask(message)
+        else:
+            self._talk.edits = False  # the question that was to change stays as it is
         return True
 
     def _wait(self, message: str) -> None:

@@ -6,7 +6,7 @@ Apart from the command line, whose library takes longer to import than all else 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +102,9 @@ def execute(
     prompt = run_options.utf8("the PROMPT", prompt)
     found, hint = None, None
     if base_url is None:
+        # A drafter that was saved belongs to the model of that chat, and not to another one.
+        if name is not None and "drafter" not in here:
+            request = replace(request, drafter=None)
         found, hint = _find(name, request.drafter, resumed)
     options = _generation_options(request, found, resumed)
     form = run_options.form(request.as_json, request.json_lines)
@@ -211,7 +214,8 @@ def _source(
     tools = run_options.tools(request.tools or (), screen, yes=request.yes)
     if model is None:
         extra = run_options.response_format(request.json_schema, request.json_object)
-        return RemoteSource.of(base_url or "", request.model, options, system, given, extra, tools)
+        options = replace(options, given=frozenset(given))
+        return RemoteSource.of(base_url or "", request.model, options, system, extra, tools)
     run_options.check_model(options, model)
     return LocalSource(
         model,

@@ -7,25 +7,32 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from gemmachat.errors import UsageError
-from gemmachat.sampling import SamplingParams
+from gemmachat.sampling import MAX_INT32, SamplingParams
 
 if TYPE_CHECKING:
     from gemmachat.generation import GenerationOptions
 
 GRAMMAR = "grammar_text"
 """A grammar is saved by its text: its file may be another one by then."""
-_SAMPLING = tuple(
-    field.name
+_SAMPLING = {
+    field.name: field.default
     for field in fields(SamplingParams)
     if field.name not in ("logit_bias", "grammar", "logprobs")
-)
+}
 _OTHERS = ("max_tokens", "exact", "think", "thought_budget")
 _FROM_SOURCE = ("base_url", "model", "ctx", "drafter")
 
 
-def as_settings(options: GenerationOptions) -> dict[str, Any]:
-    """Return the options as JSON values, without those that say nothing."""
-    found = {name: getattr(options.sampling, name) for name in _SAMPLING}
+def as_settings(options: GenerationOptions, *, defaults: bool = True) -> dict[str, Any]:
+    """Return the options as JSON values, without those that say nothing.
+
+    Without `defaults` those of sampling only where they were given: a server has its own.
+    """
+    found = {
+        name: getattr(options.sampling, name)
+        for name, default in _SAMPLING.items()
+        if defaults or name in options.given or getattr(options.sampling, name) != default
+    }
     found |= {name: getattr(options, name) for name in _OTHERS}
     found["draft"] = str(options.draft)
     found["stop"] = list(options.stop)
@@ -56,13 +63,32 @@ def from_settings(settings: Mapping[str, Any], options: GenerationOptions) -> Ge
                 logit_bias=tuple((int(token), float(bias)) for token, _, bias in biases),
             ),
             draft=draft if draft in ("auto", "off") else int(draft),
-            stop=tuple(settings.get("stop", ())),
-            max_tokens=settings.get("max_tokens"),
-            think=settings.get("think", False),
-            thought_budget=settings.get("thought_budget"),
+            stop=_texts(settings.get("stop", [])),
+            max_tokens=_count(settings.get("max_tokens")),
+            think=_flag(settings.get("think", False)),
+            thought_budget=_count(settings.get("thought_budget")),
+            given=frozenset(settings) if "base_url" in settings else frozenset(),
         )
     except (TypeError, ValueError, AttributeError):
         raise UsageError("the chat was saved with settings that make no sense") from None
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise TypeError
+    return tuple(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _count(value: Any) -> int | None:
+    if value is not None and (type(value) is not int or not 1 <= value <= MAX_INT32):
+        raise TypeError
+    return value
 
 
 def as_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:

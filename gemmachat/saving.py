@@ -55,4 +55,6 @@ class Named(Protocol):
 
 def origin(source: Named, options: GenerationOptions) -> ChatOrigin:
     """Return what a chat is saved with, so that it can go on one day."""
-    return ChatOrigin(source.name, {**source.settings, **as_settings(options)})
+    on_server = "base_url" in source.settings
+    settings = as_settings(options, defaults=not on_server)
+    return ChatOrigin(source.name, {**source.settings, **settings})

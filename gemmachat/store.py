@@ -127,7 +127,6 @@ class Store:
     def delete(self, chat: int) -> None:
         """Remove a chat; what it said is overwritten in the file."""
         with self._file.transaction(writing=True) as connection:
-            connection.execute("PRAGMA secure_delete = ON")
             _find(connection, chat, "id")
             connection.execute("DELETE FROM chats WHERE id = ?", (chat,))
 

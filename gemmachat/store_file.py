@@ -96,6 +96,7 @@ class StoreFile:
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")  # also what is taken back
             _prepare(connection, thoroughly=self._suspect)
         except sqlite3.DatabaseError as error:
             connection.close()

@@ -105,21 +105,29 @@ class Talk:
     def ask(self, message: str) -> None:
         """Have a typed message answered, after the files that were attached."""
         chat = self.chat
-        question = "\n\n".join([*self.attached, message])
+        attached, self.attached = self.attached, []
         edits, self.edits = self.edits, False
-        self.attached = []
-        self.answer(question, chat.edit if edits else chat.ask)
+        question = "\n\n".join([*attached, message])
+        if not self.answer(question, chat.edit if edits else chat.ask):
+            self.attached, self.edits, self.typed_again = attached, edits, message
 
-    def answer(self, question: str, pieces: Callable[[str], Iterator[Piece]]) -> None:
-        """Save a question, show the answer that `pieces` streams, and save the turn."""
+    def answer(self, question: str, pieces: Callable[[str], Iterator[Piece]]) -> bool:
+        """Save a question, show the answer that `pieces` streams, and save the turn.
+
+        Returns False after an error, as `show` does.
+        """
         chat = self.chat
         self.recording.origin = self._origin
         self.recording.ask(question, chat.conversation.as_dict())
-        self.show(lambda: pieces(question))
+        return self.show(lambda: pieces(question))
 
-    def show(self, pieces: Callable[[], Iterator[Piece]]) -> None:
-        """Show what `pieces` streams, tell how it ended, and save the conversation."""
+    def show(self, pieces: Callable[[], Iterator[Piece]]) -> bool:
+        """Show what `pieces` streams, tell how it ended, and save the conversation.
+
+        Returns False after an error, which has left the conversation as it was.
+        """
         chat = self.chat
+        before = chat.conversation
         keys = self.screen.terminal is not None
         try:
             answer = show_answer(chat, pieces(), self.screen, hold_keys=keys)
@@ -128,8 +136,10 @@ class Talk:
         except ContextFullError as error:
             self.screen.error(str(error))
             self.screen.note(_ROOM)
+            return False
         except GemmachatError as error:
             self.screen.error(str(error))
+            return False
         else:
             if answer.finish_reason == "context":
                 self.screen.error(context_full(answer, chat, _ROOM))
@@ -137,7 +147,9 @@ class Talk:
                 self.stopped()
             if self.stats:
                 show_stats(answer, chat, self.screen)
-        self.changed()
+        if chat.conversation is not before:  # otherwise the question stays saved as unanswered
+            self.changed()
+        return True
 
     def changed(self) -> None:
         """Save the conversation as it is now, and count its tokens."""

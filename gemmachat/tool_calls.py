@@ -9,6 +9,7 @@ models' files; keys are sorted without regard to case, as there.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -219,7 +220,10 @@ class _Reader:
         number = _NUMBER.fullmatch(word)
         if number is None or len(word) > _MAX_DIGITS:
             return word
-        return float(word) if number[2] or number[3] else int(word)
+        if not (number[2] or number[3]):
+            return int(word)
+        value = float(word)
+        return value if math.isfinite(value) else word  # JSON knows no infinity
 
     def _separator(self, closing: str) -> None:
         self._blanks()

@@ -82,11 +82,11 @@ class _Worker:
         self, name: str, arguments: dict[str, Any], timeout_s: float, cancelled: threading.Event
     ) -> dict[str, Any]:
         """Return the reply to one call. The process is gone where there was none."""
-        if self._process is None or self._process.poll() is not None:
-            self.start(cancelled)
-        assert self._process is not None
-        assert self._process.stdin is not None
         try:
+            if self._process is None or self._process.poll() is not None:
+                self.start(cancelled)
+            assert self._process is not None
+            assert self._process.stdin is not None
             request = json.dumps({"name": name, "arguments": arguments})
             self._process.stdin.write(request.encode() + b"\n")
             self._process.stdin.flush()
@@ -225,7 +225,9 @@ class ToolRunner:
 
 
 def _bounded(result: Any) -> Any:
-    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    if isinstance(result, str):
+        return _cut(result)
+    text = json.dumps(result, ensure_ascii=False)
     return result if len(text) <= MAX_RESULT else _cut(text)
 
 

@@ -12,6 +12,7 @@ from fakes import FakeEngine
 from llama_server import KEY, llama_server
 from test_cli import asked, last_turn
 
+from gemmachat.catalog import resolve
 from gemmachat.cli_resume import with_resume_value
 from gemmachat.settings import chats_file
 from gemmachat.store import ChatContent, SavedChat, Store
@@ -115,6 +116,14 @@ def test_a_chat_whose_model_is_gone_can_go_on_with_another(command: Command, sto
     assert f"gemmachat run MODEL --resume {chat.id}" in done.err
     assert command("run", "tiny", "hi", "--resume", engine=FakeEngine("Yes.")).out == "Yes.\n"
     assert store.load(chat.id).content.settings["MODEL"] == "tiny"
+
+
+def test_a_saved_drafter_is_not_for_another_model(command: Command, store: Store) -> None:
+    chat = saved(store, MODEL="/no/such/model.gguf", drafter="/no/such/drafter.gguf")
+    engine = FakeEngine("Yes.")
+    assert command("run", "tiny", "hi", "--resume", engine=engine).out == "Yes.\n"
+    assert engine.opened[0][0] == resolve("tiny")
+    assert "drafter" not in store.load(chat.id).content.settings
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,15 @@ def test_lone_surrogates_become_replacement_characters() -> None:
     assert Conversation.from_dict(data).messages[0].text == "a\ufffdb"
 
 
+def test_lone_surrogates_in_calls_become_replacement_characters() -> None:
+    call = ToolCall("f", {"a\ud800": ["\udfff"]}, {"b": "c\ud800"})
+    said = Conversation((Message("user", "q"), Message("model", "", tool_calls=(call,))))
+    read = Conversation.from_dict(json.loads(json.dumps(said.as_dict())))
+    assert read.messages[1].tool_calls == (
+        ToolCall("f", {"a\ufffd": ["\ufffd"]}, {"b": "c\ufffd"}),
+    )
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -84,6 +93,17 @@ def test_lone_surrogates_become_replacement_characters() -> None:
                 {"role": "model", "text": "", "tool_calls": [{"name": "f", "arguments": []}]},
             ],
             "without a name or arguments",
+        ),
+        (
+            [
+                {"role": "user", "text": "a"},
+                {
+                    "role": "model",
+                    "text": "",
+                    "tool_calls": [{"name": "f", "arguments": {}, "result": float("nan")}],
+                },
+            ],
+            "no JSON",
         ),
     ],
 )

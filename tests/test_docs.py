@@ -67,3 +67,5 @@ def test_a_cancel_between_answers_stops_none() -> None:
         chat.ask("hi")
         chat.cancel()
         assert chat.ask("Who are you?").finish_reason == "stop"
+        chat.cancel()
+        assert chat.compact() is not None

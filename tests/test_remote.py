@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from llama_server import KEY, llama_server
 from scripted_server import STREAM, event, scripted_server
 
-from gemmachat import event_stream
+from gemmachat import chat_settings, event_stream
 from gemmachat.conversation import Conversation, Message, ToolCall
 from gemmachat.endpoint import Endpoint
 from gemmachat.errors import (
@@ -25,9 +25,10 @@ from gemmachat.errors import (
     UsageError,
 )
 from gemmachat.event_stream import events
-from gemmachat.generation import Answer, GenerationOptions
+from gemmachat.generation import UNREADABLE, Answer, GenerationOptions
 from gemmachat.remote import RemoteChat, find_model
 from gemmachat.remote_prompt import request
+from gemmachat.render import Display
 from gemmachat.sampling import SamplingParams
 from gemmachat.stats_text import server_lines
 
@@ -135,7 +136,7 @@ def test_a_question_without_an_answer_leaves_no_trace(server: str) -> None:
 
 def test_only_options_that_were_given_are_sent() -> None:
     conversation = Conversation().with_system("S").extended(Message("user", "q"))
-    plain = request("m", conversation, options(SamplingParams()), None, ())
+    plain = request("m", conversation, options(SamplingParams()), None)
     assert plain == {
         "model": "m",
         "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "q"}],
@@ -143,7 +144,8 @@ def test_only_options_that_were_given_are_sent() -> None:
         "stream_options": {"include_usage": True},
     }
     sampling = SamplingParams(top_k=5, repeat_penalty=1.5, logit_bias=((7, float("-inf")),), seed=3)
-    body = request("m", conversation, options(sampling, stop=("X",), think=True), None, ("top_p",))
+    asked = options(sampling, stop=("X",), think=True, given=frozenset({"top_p"}))
+    body = request("m", conversation, asked, None)
     assert {name: body[name] for name in body.keys() - plain.keys()} == {
         "top_p": 0.95,
         "top_k": 5,
@@ -157,17 +159,34 @@ def test_only_options_that_were_given_are_sent() -> None:
     json.dumps(body, allow_nan=False)
 
 
+def test_a_setting_of_a_running_chat_is_sent_although_it_is_the_default() -> None:
+    chat = chat_at("http://127.0.0.1:9/v1", options=options(SamplingParams()))
+    chat_settings.change("top_k", "64", chat, Display("dark"))
+    conversation = Conversation().extended(Message("user", "q"))
+    assert request("m", conversation, chat.options, None)["top_k"] == 64
+
+
 def test_calls_of_tools_are_sent_with_their_results_and_thoughts_are_not() -> None:
     call = ToolCall("add", {"a": 1, "b": "x"}, {"sum": 2})
     conversation = Conversation().extended(
         Message("user", "q"), Message("model", "", "thinking", (call,)), Message("model", "Two.")
     )
-    sent = request("m", conversation, options(), None, ())["messages"]
+    sent = request("m", conversation, options(), None)["messages"]
     assert "thinking" not in json.dumps(sent)
     made = sent[1]["tool_calls"][0]
     assert json.loads(made["function"]["arguments"]) == {"a": 1, "b": "x"}
     assert sent[2] == {"role": "tool", "tool_call_id": made["id"], "content": '{"sum": 2}'}
     assert sent[3] == {"role": "assistant", "content": "Two."}
+
+
+def test_a_call_that_could_not_be_read_is_sent_with_what_was_wrong() -> None:
+    call = ToolCall(UNREADABLE, {}, {"error": "no JSON"})
+    conversation = Conversation().extended(Message("user", "q"), Message("model", "", "", (call,)))
+    sent = request("m", conversation, options(), None)["messages"]
+    made = sent[1]["tool_calls"][0]
+    assert made["function"] == {"name": "unreadable_call", "arguments": "{}"}
+    assert sent[2]["tool_call_id"] == made["id"]
+    assert json.loads(sent[2]["content"]) == {"error": "no JSON"}
 
 
 class Adding:
@@ -269,6 +288,24 @@ def test_a_key_that_the_server_repeats_is_not_shown() -> None:
     with scripted_server(head + body) as server, pytest.raises(ServerError) as caught:
         ask(chat_at(server.url))
     assert "wrong key ...!" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        STREAM + event(json.dumps({"error": {"message": "x" * 295 + KEY}})),
+        STREAM + event("x" * 75 + KEY),
+        b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 295 + KEY.encode(),
+        f"HTTP/1.1 307 Moved\r\nLocation: {'x' * 195}{KEY}\r\n\r\n".encode(),
+        f"{'x' * 60}{KEY}\r\n".encode(),
+    ],
+    ids=["event", "no event", "body", "place", "no HTTP"],
+)
+def test_no_part_of_a_repeated_key_is_shown(answer: bytes) -> None:
+    with scripted_server(answer) as server, pytest.raises(ServerError) as caught:
+        ask(chat_at(server.url))
+    assert "xxx" in str(caught.value)
+    assert KEY[:3] not in str(caught.value)
 
 
 # ---- hostile and broken servers ------------------------------------------------------------------
@@ -373,6 +410,28 @@ def test_figures_of_the_server_are_shown_and_nothing_is_made_up() -> None:
     assert (known.stats.accepted, known.stats.mean_accepted_length) == (6, 2.5)
     assert "accepted 6 (75%)" in "\n".join(server_lines(known.stats))
     assert "no figures" in "\n".join(server_lines(unknown.stats))
+
+
+def test_figures_of_another_conversation_are_not_shown() -> None:
+    usage = {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 10}}
+    told = STREAM + event(json.dumps(usage)) + deltas({"content": "ok"})[len(STREAM) :]
+    with scripted_server(told) as server:
+        chat = chat_at(server.url)
+        ask(chat)
+        ask(chat)
+        two = chat.conversation
+        assert chat.used_tokens == 30
+        list(chat.compact())
+        assert (chat.compaction.tokens_before, chat.compaction.tokens_after) == (30, 0)
+        ask(chat)
+        chat.undo()
+        assert chat.used_tokens == 0
+        ask(chat)
+        chat.restore(two)
+        assert chat.used_tokens == 0
+        ask(chat)
+        chat.clear()
+        assert chat.used_tokens == 0
 
 
 @pytest.mark.parametrize("value", [-1, 1e300, float("inf"), 10**400, True, "9", None, [], {}])

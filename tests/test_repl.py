@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import builtins
+import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 from conftest import Command, Finished
 from fakes import ByteVocab, FakeEngine
 
 from gemmachat import command_runner, talk
+from gemmachat.errors import UsageError
+from gemmachat.opening import OpenedChat, Opening
+from gemmachat.settings import chats_file
+from gemmachat.store import Store
 
 VOCAB = ByteVocab()
 Chat = Callable[..., Finished]
@@ -202,6 +208,57 @@ def test_full_context_is_told_with_both_numbers(chat: Chat) -> None:
     assert done.code == 0
     assert "have 60 tokens and --ctx is 60" in done.err
     assert "/clear" in done.err
+
+
+def test_question_that_failed_can_be_sent_again_with_its_files(chat: Chat, tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("my notes")
+    engine = FakeEngine("one")
+    done = chat(engine, [f"/read {file}", "x" * 200, "a", EOFError], "--ctx", "100")
+    assert "to be typed anew" in done.err
+    assert "user\nnotes.txt:\nmy notes\n\na<turn|>" in prompts(engine)[0]
+
+
+def test_question_that_failed_stays_saved_as_unanswered(chat: Chat) -> None:
+    done = chat(FakeEngine("one"), ["x" * 100, EOFError], "--ctx", "60")
+    assert "the prompt has 116 tokens" in done.err
+    saved = Store(chats_file(), print).load().content
+    assert (saved.document["messages"], saved.pending) == ([], "x" * 100)
+
+
+def test_blank_message_gives_an_edit_up(chat: Chat) -> None:
+    engine = FakeEngine("one", "two")
+    chat(engine, ["a", "/edit", "", "b", EOFError])
+    assert "<|turn>model\none<turn|>\n<|turn>user\nb<turn|>" in prompts(engine)[1]
+
+
+def test_interrupt_while_a_model_is_freed_leaves_a_chat_that_works(chat: Chat) -> None:
+    class Interrupted(FakeEngine):
+        def close(self) -> None:
+            if not self.closed:
+                self.closed = True
+                raise KeyboardInterrupt
+
+    engine = Interrupted("one")
+    chat(engine, ["a", "/model tiny", "b", EOFError])
+    assert "<|turn>user\nb<turn|>" in VOCAB.decode(engine.sessions[1].prompts[0])
+
+
+def test_loading_ends_although_telling_of_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda _: failed.set())
+
+    def load() -> OpenedChat:
+        raise UsageError("no model")
+
+    def told(_error: BaseException | None) -> None:
+        raise RuntimeError("the prompt is gone")
+
+    opening = Opening("tiny", load, {})
+    opening.start(told)
+    with pytest.raises(UsageError, match="no model"):
+        opening.wait()
+    assert failed.wait(30)
 
 
 def test_only_the_seed_that_was_given_reaches_the_engine(chat: Chat) -> None:

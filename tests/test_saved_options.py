@@ -39,6 +39,16 @@ def test_options_come_back_as_they_were(
     assert from_settings(settings, before) == options
 
 
+def test_defaults_of_a_server_are_not_saved_unless_they_were_given() -> None:
+    sampling = SamplingParams(top_k=5, min_p=0.0, seed=3)
+    options = GenerationOptions(sampling, "auto", None, exact=False, given=frozenset({"min_p"}))
+    settings = as_settings(options, defaults=False)
+    assert settings == {"top_k": 5, "min_p": 0.0, "seed": 3, "draft": "auto"}
+    read = from_settings({"base_url": "http://h/v1", **settings}, PLAIN)
+    assert read.given >= {"top_k", "min_p", "seed"}
+    assert "top_p" not in read.given
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -49,6 +59,12 @@ def test_options_come_back_as_they_were(
         {"logit_bias": ["a=b"]},
         {"logit_bias": 5},
         {"stop": 5},
+        {"stop": "ab"},
+        {"stop": [5]},
+        {"max_tokens": "9"},
+        {"max_tokens": 0},
+        {"thought_budget": 1.5},
+        {"think": "yes"},
         {"draft": {}},
         {"draft": "x"},
         {"grammar_text": 7},

@@ -105,6 +105,13 @@ def test_a_deleted_chat_leaves_nothing_in_the_file(store: Store) -> None:
         store.load(saved.id)
 
 
+def test_what_is_taken_back_leaves_nothing_in_the_file(store: Store) -> None:
+    saved = store.save(content("q", "a", "the secret word is xylophone", "hm" * 5000))
+    assert b"xylophone" in store.path.read_bytes()
+    store.save(content("q", "a"), saved.id, saved.revision)
+    assert b"xylophone" not in store.path.read_bytes()
+
+
 def test_numbers_of_deleted_chats_are_not_used_again(store: Store) -> None:
     saved = store.save(content("q"))
     store.delete(saved.id)

@@ -39,6 +39,7 @@ def read(text: str) -> tuple[str, Any]:
         ("call:f{a:~x~}", "f", {"a": "x"}),
         ('call:f{a:~x, }]"y:\\n~,b:1}', "f", {"a": 'x, }]"y:\\n', "b": 1}),
         ("call:f{a:-1,b:2.50,c:1e3,d:0}", "f", {"a": -1, "b": 2.5, "c": 1000.0, "d": 0}),
+        ("call:f{a:1e999,b:[-1e999]}", "f", {"a": "1e999", "b": ["-1e999"]}),
         ("call:f{a:true,b:false,c:null}", "f", {"a": True, "b": False, "c": None}),
         ("call:f{a:[],b:[1,[~x~,{c:2}]]}", "f", {"a": [], "b": [1, ["x", {"c": 2}]]}),
         ("call:f{a:{b:{},c:~~}}", "f", {"a": {"b": {}, "c": ""}}),

@@ -63,6 +63,10 @@ def odd() -> object:
     """Returns what is no JSON."""
     return {1: float("nan")}
 
+def broken() -> str:
+    """Returns half a character."""
+    return "a\\ud800"
+
 def pair() -> tuple:
     """Returns two."""
     return 1, "a"
@@ -126,7 +130,7 @@ def test_errors_are_told_to_the_model(runner: ToolRunner, name: str, said: str) 
 
 @pytest.mark.parametrize(
     ("name", "result"),
-    [("odd", "{1: nan}"), ("pair", [1, "a"]), ("nothing", "there is no result")],
+    [("odd", "{1: nan}"), ("broken", "a?"), ("pair", [1, "a"]), ("nothing", "there is no result")],
 )
 def test_results_become_json(runner: ToolRunner, name: str, result: Any) -> None:
     assert run(runner, name) == result
@@ -178,6 +182,15 @@ def test_a_call_can_be_stopped(runner: ToolRunner, tmp_path: Path) -> None:
     call = runner.run(ToolCall("hang", {"mark": str(mark)}), cancelled)
     thread.join()
     assert call.result == {"error": "the user stopped this call"}
+    assert run(runner, "add", a=1) == 2
+
+
+def test_a_start_that_was_broken_off_leaves_no_process_behind(runner: ToolRunner) -> None:
+    assert "ended without" in run(runner, "die")["error"]
+    cancelled = threading.Event()
+    cancelled.set()
+    stopped = runner.run(ToolCall("add", {"a": 1}), cancelled)
+    assert stopped.result == {"error": "the user stopped this call"}
     assert run(runner, "add", a=1) == 2
 
 
