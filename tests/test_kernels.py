@@ -26,7 +26,7 @@ def runs(instructions: str, kind: Kind) -> bool:
 
 
 # Of these, ggml adds up the same numbers in the same order.
-EXACT = (Kind.Q4_0, Kind.Q8_0)
+EXACT = (Kind.Q4_0, Kind.IQ4_NL, Kind.Q8_0)
 KINDS = (*EXACT, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K)
 ALL = [
     pytest.param(instructions, kind, id=f"{kind.name}-{instructions}")
