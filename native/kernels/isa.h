@@ -1,7 +1,7 @@
-// The operations that kernels are written in, on the instruction set that CMakeLists.txt names;
-// what the compiler's flags would allow beyond it is not used.
+// The operations that kernels are written in, on the instruction set that CMakeLists.txt names,
+// whatever else the compiler's flags allow.
 //
-// A vector holds kLanes lanes of 32 bits, one for each row of a group. Bytes are four columns of
+// A vector holds kLanes lanes of 32 bits, one for each of as many rows. Bytes are four columns of
 // each row. Like everything that is compiled once per instruction set, this is in an anonymous
 // namespace and calls no inline function of the standard library.
 
