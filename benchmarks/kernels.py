@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from matrix_products import Ggml, Kernels
 from random_blocks import random_rows
 
-TYPES = ("Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+TYPES = ("Q4_0", "IQ4_NL", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 SHAPES = ("1536x6144", "12288x1536")
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 64, 512)
 WEIGHTS = 60e6  # bytes

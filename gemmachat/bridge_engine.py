@@ -66,7 +66,7 @@ class EngineHandle:
             return int(lib.gc_packed_bytes(self.pointer))
 
     def kernels(self) -> str:
-        """The names of the matrix kernels that the models run on; "ggml" for ggml's alone."""
+        """The names of the installed matrix kernels, where the models use any, else "ggml"."""
         return library().gc_kernels_status().decode() if self.packed_bytes() else "ggml"
 
     def skipped_layers(self) -> range:

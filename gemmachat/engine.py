@@ -65,7 +65,7 @@ class Engine:
         self.skipped_layers = handle.skipped_layers()
         """Layers that prefill leaves out, as they own no keys and values."""
         self.kernels = handle.kernels()
-        """The names of the matrix kernels that it runs on; "ggml" for ggml's alone."""
+        """The names of the installed matrix kernels, where it uses any of them, else "ggml"."""
         self.packed_bytes = handle.packed_bytes()
         """Bytes of both files' weights that gemmachat's own kernels multiply."""
         self.has_drafter = has_drafter
@@ -90,11 +90,13 @@ class Engine:
         refused, and so are larger sessions later; with `force` nothing is.
         Where a drafter would gain by clusters of its tokens and its file has none, they are
         computed in the background and kept for the next time.
-        With `kernels` "auto" gemmachat's own matrix kernels multiply the weights where they gain,
-        with "ggml" never; None: as GEMMACHAT_KERNELS says, else "auto".
+        With `kernels` "auto" gemmachat's own matrix kernels multiply the weights where there are
+        any for this processor (their gain was measured on AVX2, not on AVX-512 or AVX-VNNI), with
+        "ggml" never; None: as GEMMACHAT_KERNELS says, else "auto". Where that variable was "ggml"
+        when the process first loaded llama.cpp, "auto" has none to use.
         Raises `NotFoundError`, `DamagedFileError` or `PairMismatchError`, before native code has
         seen a file that fails the check, `MemoryLimitError`, and `UsageError` on an impossible
-        number of threads or kernels that nobody knows. The files are mapped, not read: they must
+        number of threads or kernels that nobody knows, in that variable too. The files are mapped, not read: they must
         stay as they are while the engine is open. One that is truncated meanwhile ends the process
         with SIGBUS.
         """

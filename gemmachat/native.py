@@ -12,7 +12,7 @@ from gemmachat import settings
 from gemmachat.errors import EngineError
 from gemmachat.native_functions import SIGNATURES
 
-ABI_VERSION = 8
+ABI_VERSION = 9
 
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
@@ -21,9 +21,13 @@ _loaded_by = 0  # process id
 
 
 def library() -> ctypes.CDLL:
-    """The native library, loaded and checked at the first call. Raises `EngineError`.
+    """The native library, loaded and checked at the first call.
 
-    That includes a process forked from one that has loaded it: the threads that llama.cpp counts on
+    That call also plugs the matrix kernels into llama.cpp, unless GEMMACHAT_KERNELS is "ggml", and
+    then they stay out as long as the process lives. Raises `UsageError` on another value than
+    "auto" or "ggml", before anything is loaded, whatever an engine will ask for, and `EngineError`.
+
+    The latter includes a process forked from one that has loaded it: the threads that llama.cpp counts on
     are not in the copy, and it would wait for them forever.
     """
     global _library, _loaded_by
@@ -63,7 +67,7 @@ def _kernels(lib: ctypes.CDLL) -> str:
     if settings.kernels() == "ggml":
         return f"ggml's alone, as {settings.KERNELS_VARIABLE} says"
     status = str(lib.gc_kernels_status().decode())
-    return status if lib.gc_kernels_install(None) else f"ggml's alone: {status}"
+    return status if lib.gc_kernels_installed() else f"ggml's alone: {status}"
 
 
 def installed_version(package: str) -> str:
@@ -109,6 +113,7 @@ def _library_path() -> Path:
 
 
 def _load() -> ctypes.CDLL:
+    kernels = settings.kernels()
     _load_llama()
     path = _library_path()
     try:
@@ -135,7 +140,8 @@ def _load() -> ctypes.CDLL:
             f"{path} was built for llama-cpp-python {built_for} and {installed} is installed: "
             "reinstall gemmachat"
         )
-    # Later may be too late: another part of the program may load a model first.
-    if settings.kernels() == "auto":
+    # Not later: another part of the program may load a model first, and ggml, once it computes,
+    # goes through the list that this changes.
+    if kernels == "auto":
         lib.gc_kernels_install(None)
     return lib

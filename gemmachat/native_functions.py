@@ -33,6 +33,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "gc_built_for": (ctypes.c_char_p, []),
     "gc_last_error": (ctypes.c_char_p, []),
     "gc_kernels_install": (ctypes.c_bool, [ctypes.c_char_p]),
+    "gc_kernels_installed": (ctypes.c_bool, []),
     "gc_kernels_status": (ctypes.c_char_p, []),
     "gc_engine_load": (
         _status,

@@ -24,9 +24,15 @@ bool gc_kernels_install(const char *instructions) {
     return installed;
 }
 
+bool gc_kernels_installed(void) {
+    bool installed = false;
+    gc::guarded([&] { installed = gc::plugin().installed; });
+    return installed;
+}
+
 const char *gc_kernels_status(void) {
     const char *status = gc_last_error();
-    gc::guarded([&] { status = gc::plug_in().status.c_str(); });
+    gc::guarded([&] { status = gc::plugin().status.c_str(); });
     return status;
 }
 

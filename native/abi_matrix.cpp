@@ -40,6 +40,11 @@ Memory allocate(size_t size) {
     return memory;
 }
 
+constexpr int32_t kMaxThreads = 512;
+
+// Of threads that need each other: they run once all of them are there.
+enum class Start { kWaits, kRuns, kFailed };
+
 // Threads wait here for each other, without sleeping: products take as little as 20 us.
 class Barrier {
 public:
@@ -77,7 +82,7 @@ namespace {
 
 // One thread's share of a product.
 void multiply(const gc_matrix &matrix, const float *x, int64_t m, int32_t thread, int32_t n_threads,
-              Barrier &barrier, char *activations, float *out) {
+              Barrier &barrier, char *activations, float **rows, float *out) {
     const gc::Kernel &kernel = *matrix.kernel;
     const size_t size = kernel.activation_size(matrix.k);
     for (int64_t i = thread; i < m; i += n_threads) {
@@ -86,13 +91,11 @@ void multiply(const gc_matrix &matrix, const float *x, int64_t m, int32_t thread
     barrier.wait();
     const int64_t first = matrix.n_groups * thread / n_threads;
     const int64_t last = matrix.n_groups * (thread + 1) / n_threads;
-    std::vector<float *> rows(static_cast<size_t>(m));
     for (int64_t i = 0; i < m; ++i) {
-        rows[static_cast<size_t>(i)] = out + i * matrix.n() + first * kernel.group_rows;
+        rows[i] = out + i * matrix.n() + first * kernel.group_rows;
     }
     const size_t offset = static_cast<size_t>(first) * kernel.group_size(matrix.k);
-    kernel.multiply(matrix.groups.get() + offset, matrix.k, last - first, activations, m,
-                    rows.data());
+    kernel.multiply(matrix.groups.get() + offset, matrix.k, last - first, activations, m, rows);
     barrier.wait();
 }
 
@@ -127,33 +130,52 @@ void gc_matrix_free(gc_matrix *matrix) { delete matrix; }
 gc_status gc_matrix_multiply(const gc_matrix *const *matrices, int32_t n_matrices, const float *x,
                              int64_t m, int32_t n_threads, float *out, double *seconds) {
     return gc::guarded([&] {
-        gc::require(n_matrices >= 1 && m >= 1 && n_threads >= 1, "a product needs all its parts");
+        gc::require(n_matrices >= 1 && m >= 1, "a product needs all its parts");
+        gc::require(n_threads >= 1 && n_threads <= kMaxThreads, "that many threads cannot run");
         size_t size = 0;
         for (int32_t i = 0; i < n_matrices; ++i) {
+            gc::require(matrices[i]->k == matrices[0]->k, "all matrices need the same columns");
             size = std::max(size, matrices[i]->kernel->activation_size(matrices[i]->k));
         }
         const Memory activations = allocate(size * static_cast<size_t>(m));
+        std::vector<float *> rows(static_cast<size_t>(n_threads) * static_cast<size_t>(m));
         Barrier barrier(n_threads);
+        std::atomic<Start> start{Start::kWaits};
         double elapsed = 0.0;
         const auto work = [&](int32_t thread) {
+            while (start == Start::kWaits) {
+            }
+            if (start == Start::kFailed) {
+                return;
+            }
             barrier.wait();
             double spent = 0.0;
             const gc::Stopwatch watch(thread == 0 ? elapsed : spent);
             float *results = out;
             for (int32_t i = 0; i < n_matrices; ++i) {
                 multiply(*matrices[i], x, m, thread, n_threads, barrier, activations.get(),
-                         results);
+                         rows.data() + thread * m, results);
                 results += m * matrices[i]->n();
             }
         };
         std::vector<std::thread> others;
-        for (int32_t thread = 1; thread < n_threads; ++thread) {
-            others.emplace_back(work, thread);
+        const auto join = [&] {
+            for (std::thread &other : others) {
+                other.join();
+            }
+        };
+        try {
+            for (int32_t thread = 1; thread < n_threads; ++thread) {
+                others.emplace_back(work, thread);
+            }
+        } catch (...) {
+            start = Start::kFailed;
+            join();
+            throw;
         }
+        start = Start::kRuns;
         work(0);
-        for (std::thread &other : others) {
-            other.join();
-        }
+        join();
         if (seconds != nullptr) {
             *seconds = elapsed;
         }

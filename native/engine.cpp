@@ -31,7 +31,7 @@ int32_t metadata_count(const llama_model *model, const char *key) {
 
 ModelPtr Engine::load(const char *path, bool own_kernels, const char *left_out) {
     std::optional<Packing> packing;
-    if (own_kernels && plug_in().installed) {
+    if (own_kernels && plugin().installed) {
         packing.emplace(left_out);
     }
     clear_log();

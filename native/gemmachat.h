@@ -21,7 +21,7 @@ extern "C" {
 
 #define GC_API __attribute__((visibility("default")))
 
-#define GC_ABI_VERSION 8
+#define GC_ABI_VERSION 9
 
 // Most tokens drafted in one round, and the rows of one verification pass that this needs.
 #define GC_MAX_DRAFT 7
@@ -56,10 +56,11 @@ GC_API const char *gc_last_error(void);
 
 // Plugs our own matrix kernels into the llama.cpp of this process: the fastest that this processor
 // runs, or those of one instruction set that native/kernels/kernel.h names. The first call decides,
-// and false says that there are none. To have an effect it must come before llama.cpp has loaded
-// any model, and while it computes nothing; engines use them if they are told so.
+// and false says that there are none. It must come before llama.cpp has loaded any model, or it has
+// no effect, and while llama.cpp computes nothing. Engines use them if they are told so.
 GC_API bool gc_kernels_install(const char *instructions);
-// Their names, or why they are not installed, in words that never change; never NULL.
+GC_API bool gc_kernels_installed(void);
+// Their names, or why they are not installed; never NULL.
 GC_API const char *gc_kernels_status(void);
 
 typedef enum gc_kernels {

@@ -30,7 +30,7 @@ class Kernels:
 
     def __init__(self, matrices: Sequence[Bytes], kind: Kind, instructions: str | None = None):
         self._n, self._k = len(matrices[0]), columns(matrices[0], kind)
-        self._handles = (ctypes.c_void_p * len(matrices))()
+        self.handles = (ctypes.c_void_p * len(matrices))()
         for i, rows in enumerate(matrices):
             handle, data = ctypes.c_void_p(), np.ascontiguousarray(rows)
             name = None if instructions is None else instructions.encode()
@@ -39,22 +39,22 @@ class Kernels:
                     name, kind, data.ctypes.data, self._k, self._n, ctypes.byref(handle)
                 )
             )
-            self._handles[i] = handle.value
+            self.handles[i] = handle.value
         self.seconds = 0.0  # of the last product
 
     def close(self) -> None:
-        for handle in self._handles:
+        for handle in self.handles:
             library().gc_matrix_free(handle)
 
     def multiply(self, x: Floats, threads: int = 1) -> Floats:
         """The products [matrix, row of x, row of the matrix] with rows [m, k] of activations."""
         x = np.ascontiguousarray(x, np.float32)
-        out = np.empty((len(self._handles), len(x), self._n), np.float32)
+        out = np.empty((len(self.handles), len(x), self._n), np.float32)
         seconds = ctypes.c_double()
         bridge.check(
             library().gc_matrix_multiply(
-                ctypes.cast(self._handles, ctypes.POINTER(ctypes.c_void_p)),
-                len(self._handles),
+                ctypes.cast(self.handles, ctypes.POINTER(ctypes.c_void_p)),
+                len(self.handles),
                 x.ctypes.data_as(_floats),
                 len(x),
                 threads,

@@ -8,7 +8,14 @@ from gguf.constants import GGMLQuantizationType as Kind
 from matrix_products import Bytes, Floats
 
 # Where blocks hold half-precision floats.
-SCALES = {Kind.Q4_0: (0,), Kind.Q8_0: (0,), Kind.Q4_K: (0, 2), Kind.Q5_K: (0, 2), Kind.Q6_K: (208,)}
+SCALES = {
+    Kind.Q4_0: (0,),
+    Kind.IQ4_NL: (0,),
+    Kind.Q8_0: (0,),
+    Kind.Q4_K: (0, 2),
+    Kind.Q5_K: (0, 2),
+    Kind.Q6_K: (208,),
+}
 
 
 def random_rows(n: int, k: int, kind: Kind, rng: np.random.Generator) -> Bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import subprocess
 import sys
 import threading
@@ -24,7 +25,7 @@ from gemmachat import Engine, SamplingParams, UsageError
 from gemmachat.bridge_session import SessionHandle
 from gemmachat.catalog import ResolvedModel
 from gemmachat.levers import describe_levers
-from gemmachat.native import library
+from gemmachat.native import _load_llama, library
 from gemmachat.native_structs import MAX_WIDTH, NativeSampling, SessionParams
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -35,7 +36,7 @@ SAME_BITS = ("Q4_0", "Q8_0")  # whole numbers added up, then floats in ggml's or
 every_quant = pytest.mark.parametrize("quant", QUANTS)
 
 pytestmark = pytest.mark.skipif(
-    not library().gc_kernels_install(None), reason=library().gc_kernels_status().decode()
+    not library().gc_kernels_installed(), reason=library().gc_kernels_status().decode()
 )
 
 Pair = tuple[Path, Path]
@@ -405,6 +406,85 @@ with llama_runner.loaded(target):
         "ggml's alone: llama.cpp had loaded a model before",
         "ggml",
         "4",
+    ]
+
+
+def test_kernels_kept_out_at_the_start_stay_out(pair: Callable[[str], Pair]) -> None:
+    """ggml, once it computes, reads the list that plugging them in changes."""
+    body = """
+import os
+os.environ["GEMMACHAT_KERNELS"] = "ggml"
+print(native.library_info()["kernels"])
+del os.environ["GEMMACHAT_KERNELS"]
+print(native.library_info()["kernels"])
+for kernels in ("ggml", "auto"):
+    with Engine.load(target, drafter, kernels=kernels) as engine:
+        print(engine.kernels, engine.packed_bytes)
+"""
+    assert in_a_child(pair("Q4_0"), body).splitlines() == [
+        "ggml's alone, as GEMMACHAT_KERNELS says",
+        "ggml's alone: they were not wanted when llama.cpp was loaded",
+        "ggml 0",
+        "ggml 0",
+    ]
+
+
+def test_unknown_kernels_in_the_environment_are_refused_before_anything_is_loaded(
+    pair: Callable[[str], Pair],
+) -> None:
+    body = """
+import os
+os.environ["GEMMACHAT_KERNELS"] = "yours"
+try:
+    Engine.load(target, drafter, kernels="ggml")
+except GemmachatError as error:
+    print(error)
+del os.environ["GEMMACHAT_KERNELS"]
+with Engine.load(target, drafter) as engine:
+    print(engine.packed_bytes > 0)
+"""
+    assert in_a_child(pair("Q4_0"), body).splitlines() == [
+        "GEMMACHAT_KERNELS must be auto or ggml, not 'yours'",
+        "True",
+    ]
+
+
+def test_another_ggml_leaves_no_place_for_them(
+    pair: Callable[[str], Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLAMA_CPP_LIB_PATH may name one whose structures are others."""
+    folder = tmp_path / "lib"
+    shutil.copytree(Path(_load_llama()._name).parent, folder)
+    for path in folder.glob("libggml-base.*"):
+        path.write_bytes(path.read_bytes().replace(b"\x000.25.3\x00", b"\x000.25.4\x00"))
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(folder))
+    body = """
+print(native.library_info()["kernels"])
+with Engine.load(target, drafter) as engine:
+    print(engine.packed_bytes)
+"""
+    assert in_a_child(pair("Q4_0"), body).splitlines() == [
+        "ggml's alone: they are made for ggml 0.25.3, and this is 0.25.4",
+        "0",
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="calls ggml by its mangled name")
+def test_they_stay_out_where_llama_cpp_has_amx(pair: Callable[[str], Pair]) -> None:
+    body = """
+import ctypes
+native._load_llama()
+ggml = ctypes.CDLL("libggml-cpu.so.0")
+get_types = ggml._Z39ggml_backend_cpu_get_extra_buffer_typesv
+get_types.restype = ctypes.POINTER(ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))
+name = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(
+    lambda _, name=ctypes.create_string_buffer(b"AMX"): ctypes.addressof(name)
+)
+get_types()[0][0][0] = ctypes.cast(name, ctypes.c_void_p).value  # the first type's get_name
+print(native.library_info()["kernels"])
+"""
+    assert in_a_child(pair("Q4_0"), body).splitlines() == [
+        "ggml's alone: llama.cpp multiplies with AMX here, and they were never compared with it"
     ]
 
 

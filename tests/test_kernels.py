@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 from gguf.constants import GGML_QUANT_SIZES
@@ -26,7 +28,7 @@ def runs(instructions: str, kind: Kind) -> bool:
 
 
 # Of these, ggml adds up the same numbers in the same order.
-EXACT = (Kind.Q4_0, Kind.Q8_0)
+EXACT = (Kind.Q4_0, Kind.IQ4_NL, Kind.Q8_0)
 KINDS = (*EXACT, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K)
 ALL = [
     pytest.param(instructions, kind, id=f"{kind.name}-{instructions}")
@@ -202,3 +204,20 @@ def test_sizes_that_no_group_has_are_refused() -> None:
     rows = random_rows(9, 64, Kind.Q4_0, np.random.default_rng(0))
     with pytest.raises(UsageError, match="of this size"), kernels(rows, Kind.Q4_0, "portable"):
         pass
+
+
+def test_matrices_of_unlike_columns_and_too_many_threads_are_refused() -> None:
+    rng = np.random.default_rng(13)
+    x = np.ones((1, 64), np.float32)
+    with (
+        kernels(random_rows(16, 64, Kind.Q4_0, rng), Kind.Q4_0, "portable") as one,
+        kernels(random_rows(16, 128, Kind.Q4_0, rng), Kind.Q4_0, "portable") as other,
+    ):
+        for threads in (0, 513):
+            with pytest.raises(UsageError, match="that many threads cannot run"):
+                one.multiply(x, threads)
+        both = (ctypes.c_void_p * 2)(one.handles[0], other.handles[0])
+        one.handles, kept = both, one.handles
+        with pytest.raises(UsageError, match="all matrices need the same columns"):
+            one.multiply(x)
+        one.handles = kept

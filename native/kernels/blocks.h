@@ -6,6 +6,7 @@
 
 namespace gc {
 
+// IQ4_NL has the same layout.
 struct BlockQ4_0 {
     static constexpr int64_t kColumns = 32;
 

@@ -88,7 +88,8 @@ public:
 
     TensorTraits *get_tensor_traits(const ggml_tensor *op) override {
         const bool multiplies = op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_MUL_MAT_ID;
-        return multiplies && holds(op->src[0]) ? &traits_ : nullptr;
+        const bool ours = multiplies && holds(op->src[0]) && table.of[op->src[0]->type] != nullptr;
+        return ours ? &traits_ : nullptr;
     }
 
     ggml_backend_buffer_type_t buffer_type() { return &type_; }
@@ -112,20 +113,24 @@ size_t alloc_size_of(ggml_backend_buffer_type_t, const ggml_tensor *tensor) {
     return kernel == nullptr ? size : std::max(size, packed_size(*kernel, *tensor));
 }
 
-// The whole tensor, or some of its groups.
+// The whole tensor, or some of its groups; what has no kernel stays as it is, and ggml's.
 void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, size_t offset,
                 size_t size) {
-    const Kernel &kernel = *table.of[tensor->type];
+    const Kernel *kernel = table.of[tensor->type];
+    if (kernel == nullptr) {
+        std::memcpy(static_cast<char *>(tensor->data) + offset, data, size);
+        return;
+    }
     const int64_t k = tensor->ne[0];
-    const size_t from_size = kernel.group_rows * ggml_row_size(tensor->type, k);
-    const size_t to_size = kernel.group_size(k);
+    const size_t from_size = kernel->group_rows * ggml_row_size(tensor->type, k);
+    const size_t to_size = kernel->group_size(k);
     GGML_ASSERT(offset % from_size == 0 && size % from_size == 0);
     const auto *from = static_cast<const char *>(data);
     char *to = static_cast<char *>(tensor->data) + offset / from_size * to_size;
     const size_t n_threads = std::min({size / kBytesPerThread, kMaxThreads,
                                        static_cast<size_t>(std::thread::hardware_concurrency())});
     in_parallel(static_cast<int64_t>(size / from_size), n_threads, [&](int64_t group) {
-        kernel.pack(from + group * from_size, k, to + group * to_size);
+        kernel->pack(from + group * from_size, k, to + group * to_size);
     });
     if (packing != nullptr) {
         packing->note(data, size);

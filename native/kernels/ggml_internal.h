@@ -1,6 +1,6 @@
 // The structures of ggml's CPU backend that weights in a layout of our own touch. They live in
 // headers that are not installed and may change with any release: these belong to the
-// llama-cpp-python named below, and nothing else may declare them.
+// llama-cpp-python and the ggml named below, and nothing else may declare them.
 //
 // Functions are looked up when they are needed, so that the library loads where they do not exist.
 
@@ -15,6 +15,7 @@
 namespace gc {
 
 constexpr char kInternalsOf[] = "0.3.36";
+constexpr char kGgmlVersion[] = "0.25.3";  // what its ggml_version() says
 
 }  // namespace gc
 

@@ -1,7 +1,7 @@
-// The operations that kernels are written in, on the instruction set that this file is compiled
-// for.
+// The operations that kernels are written in, on the instruction set that CMakeLists.txt names,
+// whatever else the compiler's flags allow.
 //
-// A vector holds kRows lanes of 32 bits, one for each row of a group. Bytes are four columns of
+// A vector holds kLanes lanes of 32 bits, one for each of as many rows. Bytes are four columns of
 // each row. Like everything that is compiled once per instruction set, this is in an anonymous
 // namespace and calls no inline function of the standard library.
 
@@ -9,11 +9,11 @@
 
 #include <cstdint>
 
-#if defined(__AVX512VNNI__)
+#if defined(GC_ISA_AVX512VNNI)
 #include "isa_avx512vnni.h"
-#elif defined(__AVXVNNI__)
+#elif defined(GC_ISA_AVXVNNI)
 #include "isa_avxvnni.h"
-#elif defined(__AVX2__)
+#elif defined(GC_ISA_AVX2)
 #include "isa_avx2.h"
 #else
 #include "isa_portable.h"
@@ -23,16 +23,14 @@ namespace gc {
 
 namespace {
 
-#if defined(__AVX512VNNI__)
+#if defined(GC_ISA_AVX512VNNI)
 using Isa = Avx512Vnni;
-#elif defined(__AVXVNNI__)
+#elif defined(GC_ISA_AVXVNNI)
 using Isa = AvxVnni;
-#elif defined(__AVX2__)
+#elif defined(GC_ISA_AVX2)
 using Isa = Avx2;
-#elif defined(GC_LANES)
-using Isa = Portable<GC_LANES>;
 #else
-using Isa = Portable<8>;
+using Isa = Portable<GC_LANES>;
 #endif
 
 }  // namespace

@@ -90,6 +90,25 @@ struct Avx2 {
         return total(_mm256_maddubs_epi16(weights.magnitude, activations));
     }
 
+    // 16 signed values, and those that bytes below 16 choose.
+    using Table = __m256i;
+    static Table table(const int8_t *values) {
+        return in_register(_mm256_broadcastsi128_si256(
+            _mm_loadu_si128(reinterpret_cast<const __m128i *>(values))));
+    }
+    static Signed look_up(Table table, Bytes indices) {
+        const __m256i value = _mm256_shuffle_epi8(table, indices);
+        return {value, _mm256_abs_epi8(value)};
+    }
+
+    // Sums of products of signed weights, whose activations' sum times -128 they start from.
+    static Ints start_signed(int32_t) { return no_ints(); }
+    static Ints add_signed_products(Ints sums, const Signed &weights, Bytes activations) {
+        const __m256i signs = _mm256_sign_epi8(activations, weights.value);
+        return in_register(
+            _mm256_add_epi32(sums, total(_mm256_maddubs_epi16(weights.magnitude, signs))));
+    }
+
     static Floats no_floats() { return _mm256_setzero_ps(); }
     static Floats load(const float *values) { return _mm256_loadu_ps(values); }
     static void store(float *values, Floats stored) { _mm256_storeu_ps(values, stored); }

@@ -77,7 +77,24 @@ struct Avx512Vnni {
         return _mm512_xor_si512(_mm512_loadu_si512(bytes), _mm512_set1_epi8(-128));
     }
     static Ints signed_products(Signed weights, const int8_t *columns, int32_t offset) {
-        return add_products(_mm512_set1_epi32(offset), weights, four(columns));
+        return add_products(start_signed(offset), weights, four(columns));
+    }
+
+    using Table = __m512i;
+    static Table table(const int8_t *values) {
+        __m128i four[4];
+        for (__m128i &one : four) {
+            one = _mm_loadu_si128(reinterpret_cast<const __m128i *>(values));
+        }
+        return _mm512_xor_si512(_mm512_loadu_si512(four), _mm512_set1_epi8(-128));
+    }
+    static Signed look_up(Table table, Bytes indices) {
+        return _mm512_shuffle_epi8(table, indices);
+    }
+
+    static Ints start_signed(int32_t offset) { return _mm512_set1_epi32(offset); }
+    static Ints add_signed_products(Ints sums, Signed weights, Bytes activations) {
+        return add_products(sums, weights, activations);
     }
 
     static Floats no_floats() { return _mm512_setzero_ps(); }

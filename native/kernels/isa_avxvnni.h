@@ -38,7 +38,19 @@ struct AvxVnni : Avx2 {
                                 _mm256_set1_epi8(-128));
     }
     static Ints signed_products(Signed weights, const int8_t *columns, int32_t offset) {
-        return add_products(_mm256_set1_epi32(offset), weights, four(columns));
+        return add_products(start_signed(offset), weights, four(columns));
+    }
+
+    static Table table(const int8_t *values) {
+        return _mm256_xor_si256(Avx2::table(values), _mm256_set1_epi8(-128));
+    }
+    static Signed look_up(Table table, Bytes indices) {
+        return _mm256_shuffle_epi8(table, indices);
+    }
+
+    static Ints start_signed(int32_t offset) { return _mm256_set1_epi32(offset); }
+    static Ints add_signed_products(Ints sums, Signed weights, Bytes activations) {
+        return add_products(sums, weights, activations);
     }
 };
 

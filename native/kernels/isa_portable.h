@@ -128,7 +128,35 @@ struct Portable {
     }
     // The offset is -128 times the sum of the columns.
     static Ints signed_products(Signed weights, const int8_t *columns, int32_t offset) {
-        return subtract(products(weights, four(columns)), -offset);
+        return add_signed_products(start_signed(offset), weights, four(columns));
+    }
+
+    // 16 signed values, and those that bytes below 16 choose.
+    struct Table {
+        int8_t at[16];
+    };
+    static Table table(const int8_t *values) {
+        Table table;
+        __builtin_memcpy(table.at, values, sizeof(table.at));
+        return table;
+    }
+    static Signed look_up(const Table &table, Bytes indices) {
+        for (uint8_t &byte : indices.at) {
+            byte = static_cast<uint8_t>(table.at[byte] + 128);
+        }
+        return indices;
+    }
+
+    // Sums of products of signed weights, whose activations' sum times -128 they start from.
+    static Ints start_signed(int32_t offset) {
+        Ints sums;
+        for (int32_t &lane : sums.at) {
+            lane = offset;
+        }
+        return sums;
+    }
+    static Ints add_signed_products(Ints sums, Signed weights, Bytes activations) {
+        return add_products(sums, weights, activations);
     }
 
     static Floats no_floats() { return {}; }

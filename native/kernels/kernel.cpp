@@ -15,7 +15,11 @@ extern const Variant portable;
 extern const Variant portable16;
 #if defined(GC_X86_VARIANTS)
 extern const Variant avx2;
+#endif
+#if defined(GC_HAS_AVXVNNI)
 extern const Variant avxvnni;
+#endif
+#if defined(GC_HAS_AVX512VNNI)
 extern const Variant avx512vnni;
 #endif
 }  // namespace kernels
@@ -29,26 +33,41 @@ struct Choice {
 };
 
 #if defined(GC_X86_VARIANTS)
-// Every processor with AVX2 and FMA has the conversions of F16C.
-bool runs_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-
-bool runs_avx512vnni() {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+// Not every compiler's __builtin_cpu_supports knows F16C.
+bool runs_f16c() {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c >> 29 & 1) != 0;
 }
 
-bool runs_avxvnni() {
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+bool runs_avx2() {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && runs_f16c();
 }
 #endif
 
-// The fastest first.
+#if defined(GC_HAS_AVX512VNNI)
+bool runs_avx512vnni() {
+    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+#if defined(GC_HAS_AVXVNNI)
+bool runs_avxvnni() {
+    unsigned a, b, c, d;
+    return runs_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+}
+#endif
+
+// The fastest first. That those after AVX2 gain is a guess: nobody has measured them.
 const Choice *choices(size_t *count) {
     static const Choice all[] = {
+#if defined(GC_HAS_AVX512VNNI)
+        {&kernels::avx512vnni, runs_avx512vnni(), true},
+#endif
+#if defined(GC_HAS_AVXVNNI)
+        {&kernels::avxvnni, runs_avxvnni(), true},
+#endif
 #if defined(GC_X86_VARIANTS)
-        {&kernels::avx512vnni, runs_avx2() && runs_avx512vnni(), true},
-        {&kernels::avxvnni, runs_avx2() && runs_avxvnni(), true},
         {&kernels::avx2, runs_avx2(), true},
 #endif
         {&kernels::portable, true, false},

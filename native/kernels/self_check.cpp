@@ -1,7 +1,9 @@
 #include "self_check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "../random.h"
@@ -14,7 +16,10 @@ namespace {
 
 constexpr int64_t kColumns = 512;  // all types' blocks fill them
 constexpr int64_t kGroups = 3;
-constexpr int64_t kRows = 5;  // of activations
+constexpr int64_t kRows = 6;  // of activations: all of a kernel's tiles, and one and a half
+constexpr int64_t kExperts = 2;
+constexpr int32_t kChosen[] = {0, 1, 1, 0, 0, 1};  // two experts for each of three rows
+constexpr int64_t kTensors = 32;
 constexpr double kTolerance = 1e-5;
 constexpr size_t kGraphBytes = size_t{64} << 10;
 
@@ -35,22 +40,57 @@ std::vector<float> known_numbers(int64_t n, uint64_t seed) {
     return numbers;
 }
 
-// Tensors that lie in one buffer.
+// Tensors that lie in one buffer. Throws std::bad_alloc.
 class Tensors {
 public:
     explicit Tensors(size_t graph_bytes = 0)
-        : context_(ggml_init({16 * ggml_tensor_overhead() + graph_bytes, nullptr, true})) {}
+        : context_(ggml_init({kTensors * ggml_tensor_overhead() + graph_bytes, nullptr, true})) {
+        if (context_ == nullptr) {
+            throw std::bad_alloc();
+        }
+    }
 
     ggml_context *get() const { return context_.get(); }
-    bool allocate(ggml_backend_buffer_type_t type) {
+    void allocate(ggml_backend_buffer_type_t type) {
         buffer_.reset(ggml_backend_alloc_ctx_tensors_from_buft(context_.get(), type));
-        return buffer_ != nullptr;
+        if (buffer_ == nullptr) {
+            throw std::bad_alloc();
+        }
     }
 
 private:
     Owned<ggml_context> context_;
     Owned<ggml_backend_buffer> buffer_;
 };
+
+// A matrix and as many as there are experts, in one buffer type.
+struct Weights {
+    Weights(ggml_context *context, const Kernel &kernel)
+        : matrix(ggml_new_tensor_2d(context, kernel.type, kColumns, kGroups * kernel.group_rows)),
+          experts(ggml_new_tensor_3d(context, kernel.type, kColumns, kGroups * kernel.group_rows,
+                                     kExperts)) {}
+
+    ggml_tensor *matrix, *experts;
+};
+
+// Its products with one row, two and so on, and those of experts with rows that choose them.
+std::vector<ggml_tensor *> products_of(const Weights &weights, ggml_context *context,
+                                       ggml_tensor *rows, ggml_tensor *chosen) {
+    std::vector<ggml_tensor *> products;
+    for (int64_t m = 1; m <= kRows; ++m) {
+        ggml_tensor *some = ggml_view_2d(context, rows, kColumns, m, rows->nb[1], 0);
+        products.push_back(ggml_mul_mat(context, weights.matrix, some));
+    }
+    ggml_tensor *each = ggml_reshape_3d(context, rows, kColumns, kExperts, kRows / kExperts);
+    products.push_back(ggml_mul_mat_id(context, weights.experts, each, chosen));
+    return products;
+}
+
+std::vector<float> values_of(const ggml_tensor *product) {
+    std::vector<float> values(static_cast<size_t>(ggml_nelements(product)));
+    ggml_backend_tensor_get(product, values.data(), 0, ggml_nbytes(product));
+    return values;
+}
 
 double distance(const std::vector<float> &a, const std::vector<float> &b) {
     double difference = 0.0, size = 0.0;
@@ -64,46 +104,50 @@ double distance(const std::vector<float> &a, const std::vector<float> &b) {
 }  // namespace
 
 bool agrees_with_ggml(const Kernel &kernel, ggml_backend_buffer_type_t packed) {
-    const int64_t n_rows = kGroups * kernel.group_rows;
-    std::vector<uint8_t> weights(static_cast<size_t>(n_rows) *
-                                 ggml_row_size(kernel.type, kColumns));
-    ggml_quantize_chunk(kernel.type, known_numbers(n_rows * kColumns, 1).data(), weights.data(), 0,
+    const int64_t n_rows = kExperts * kGroups * kernel.group_rows;
+    std::vector<uint8_t> bytes(static_cast<size_t>(n_rows) * ggml_row_size(kernel.type, kColumns));
+    ggml_quantize_chunk(kernel.type, known_numbers(n_rows * kColumns, 1).data(), bytes.data(), 0,
                         n_rows, kColumns, nullptr);
     const std::vector<float> input = known_numbers(kRows * kColumns, 2);
 
     Tensors ours, ggmls, rest(kGraphBytes + ggml_graph_overhead());
-    ggml_tensor *const matrices[] = {
-        ggml_new_tensor_2d(ours.get(), kernel.type, kColumns, n_rows),
-        ggml_new_tensor_2d(ggmls.get(), kernel.type, kColumns, n_rows)};
+    const Weights weights[] = {{ours.get(), kernel}, {ggmls.get(), kernel}};
     ggml_tensor *const rows = ggml_new_tensor_2d(rest.get(), GGML_TYPE_F32, kColumns, kRows);
+    ggml_tensor *const chosen =
+        ggml_new_tensor_2d(rest.get(), GGML_TYPE_I32, kExperts, kRows / kExperts);
     ggml_cgraph *const graph = ggml_new_graph(rest.get());
-    ggml_tensor *products[2];
+    std::vector<ggml_tensor *> products[2];
     for (int i = 0; i < 2; ++i) {
-        products[i] = ggml_mul_mat(rest.get(), matrices[i], rows);
-        ggml_build_forward_expand(graph, products[i]);
+        products[i] = products_of(weights[i], rest.get(), rows, chosen);
+        for (ggml_tensor *product : products[i]) {
+            ggml_build_forward_expand(graph, product);
+        }
     }
     const Owned<ggml_backend> backend(ggml_backend_cpu_init());
-    if (backend == nullptr || !ours.allocate(packed) ||
-        !ggmls.allocate(ggml_backend_cpu_buffer_type()) ||
-        !rest.allocate(ggml_backend_cpu_buffer_type())) {
-        return false;
+    if (backend == nullptr) {
+        throw std::bad_alloc();
     }
+    ours.allocate(packed);
+    ggmls.allocate(ggml_backend_cpu_buffer_type());
+    rest.allocate(ggml_backend_cpu_buffer_type());
     // Other threads would stay, and a process that forks now would wait for them.
     ggml_backend_cpu_set_n_threads(backend.get(), 1);
-    for (ggml_tensor *matrix : matrices) {
-        ggml_backend_tensor_set(matrix, weights.data(), 0, weights.size());
+    for (const Weights &side : weights) {
+        for (ggml_tensor *tensor : {side.matrix, side.experts}) {
+            ggml_backend_tensor_set(tensor, bytes.data(), 0, ggml_nbytes(tensor));
+        }
     }
-    ggml_backend_tensor_set(rows, input.data(), 0, input.size() * sizeof(float));
-    if (ggml_backend_graph_compute(backend.get(), graph) != GGML_STATUS_SUCCESS) {
-        return false;
+    ggml_backend_tensor_set(rows, input.data(), 0, ggml_nbytes(rows));
+    ggml_backend_tensor_set(chosen, kChosen, 0, ggml_nbytes(chosen));
+    const ggml_status status = ggml_backend_graph_compute(backend.get(), graph);
+    if (status == GGML_STATUS_ALLOC_FAILED) {
+        throw std::bad_alloc();
     }
-    std::vector<float> results[2];
-    for (int i = 0; i < 2; ++i) {
-        results[i].resize(static_cast<size_t>(kRows * n_rows));
-        ggml_backend_tensor_get(products[i], results[i].data(), 0,
-                                results[i].size() * sizeof(float));
-    }
-    return distance(results[0], results[1]) <= kTolerance;
+    return status == GGML_STATUS_SUCCESS &&
+           std::equal(products[0].begin(), products[0].end(), products[1].begin(),
+                      [](const ggml_tensor *own, const ggml_tensor *expected) {
+                          return distance(values_of(own), values_of(expected)) <= kTolerance;
+                      });
 }
 
 }  // namespace gc

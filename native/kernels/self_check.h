@@ -7,8 +7,9 @@
 
 namespace gc {
 
-// Multiplies a known matrix with known rows in a graph of ggml's, once with the weights in a buffer
-// of the kernel's type and once in ggml's own, and compares. Takes about a millisecond.
+// Multiplies known matrices with one to six known rows, and with rows that choose experts, in a
+// graph of ggml's: once with the weights in a buffer of the kernel's type and once in ggml's own,
+// and compares. Takes a few milliseconds. Throws std::bad_alloc, which says nothing of the kernel.
 bool agrees_with_ggml(const Kernel &kernel, ggml_backend_buffer_type_t packed);
 
 }  // namespace gc

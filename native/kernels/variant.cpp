@@ -3,6 +3,7 @@
 
 #include "variant.h"
 
+#include "iq4_nl.h"
 #include "q4_0.h"
 #include "q4_k.h"
 #include "q5_k.h"
@@ -39,6 +40,7 @@ const Variant GC_VARIANT = {
     GC_TEXT(GC_VARIANT),
     {
         kernel<Q4_0>("q4_0 " GC_TEXT(GC_VARIANT), GGML_TYPE_Q4_0, quantize_activations32),
+        kernel<IQ4_NL>("iq4_nl " GC_TEXT(GC_VARIANT), GGML_TYPE_IQ4_NL, quantize_activations32),
         kernel<Q8_0>("q8_0 " GC_TEXT(GC_VARIANT), GGML_TYPE_Q8_0, quantize_activations32_fours),
         kernel<Q4_K>("q4_K " GC_TEXT(GC_VARIANT), GGML_TYPE_Q4_K, quantize_activations256),
         kernel<Q5_K>("q5_K " GC_TEXT(GC_VARIANT), GGML_TYPE_Q5_K, quantize_activations256),

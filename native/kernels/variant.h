@@ -8,7 +8,7 @@ namespace gc {
 
 struct Variant {
     const char *instructions;
-    Kernel kernels[5];
+    Kernel kernels[6];
 };
 
 }  // namespace gc
