@@ -96,9 +96,9 @@ class Engine:
         when the process first loaded llama.cpp, "auto" has none to use.
         Raises `NotFoundError`, `DamagedFileError` or `PairMismatchError`, before native code has
         seen a file that fails the check, `MemoryLimitError`, and `UsageError` on an impossible
-        number of threads or kernels that nobody knows, in that variable too. The files are mapped, not read: they must
-        stay as they are while the engine is open. One that is truncated meanwhile ends the process
-        with SIGBUS.
+        number of threads or kernels that nobody knows, in that variable too. The files are mapped,
+        not read: they must stay as they are while the engine is open. One that is truncated
+        meanwhile ends the process with SIGBUS.
         """
         threads = default_threads() if threads is None else whole_number("threads", threads)
         if not 1 <= threads <= MAX_THREADS:

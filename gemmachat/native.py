@@ -27,8 +27,8 @@ def library() -> ctypes.CDLL:
     then they stay out as long as the process lives. Raises `UsageError` on another value than
     "auto" or "ggml", before anything is loaded, whatever an engine will ask for, and `EngineError`.
 
-    The latter includes a process forked from one that has loaded it: the threads that llama.cpp counts on
-    are not in the copy, and it would wait for them forever.
+    The latter includes a process forked from one that has loaded it: the threads that llama.cpp
+    counts on are not in the copy, and it would wait for them forever.
     """
     global _library, _loaded_by
     if _library is None:
