@@ -178,6 +178,19 @@ class PseudoTerminal:
         self.ask(text)
         return self.text.rsplit(f"> {text[:40]}", 1)[1]
 
+    def ask_in_vain(self, text: str) -> None:
+        """Ask what fails: the question comes back to the prompt, and is taken from there."""
+        self.line(text)
+
+        def back(terminal: PseudoTerminal) -> bool:
+            prompts = terminal.raw.count(_PROMPT_BEGINS)
+            return prompts > self._prompts and terminal.screen[terminal.cursor[1]] == f"> {text}"
+
+        self.wait(back)
+        self._prompts = self.raw.count(_PROMPT_BEGINS)
+        self.send("\x15")
+        self.wait(lambda shown: shown.screen[shown.cursor[1]] == ">")
+
     def leave(self) -> int:
         """Press Ctrl-D and wait for the end; returns the exit code."""
         self.send("\x04")
