@@ -13,7 +13,6 @@ from gemmachat.errors import UsageError
 from gemmachat.sampling import SamplingParams
 
 if TYPE_CHECKING:
-    from gemmachat.catalog import ResolvedModel
     from gemmachat.dialogue import Compaction, Dialogue, Tools
     from gemmachat.generation import Answer, GenerationOptions
     from gemmachat.parse import Piece
@@ -53,10 +52,11 @@ class Chat:
         threads: int | None = None,
     ) -> None:
         from gemmachat.generation import GenerationOptions
+        from gemmachat.loading import find_model
 
         with ExitStack() as opened:
             if base_url is None:
-                found = _resolved(model, drafter)
+                found, _ = find_model(model, drafter)
                 usual = 1.0 if found.temperature is None else found.temperature
             elif drafter is not None or n_ctx is not None or threads is not None or exact:
                 raise UsageError("drafter, n_ctx, threads and exact are the server's to choose")
@@ -165,12 +165,6 @@ class Chat:
             pass
         assert self._chat.last is not None, "an answer ended without one"
         return self._chat.last
-
-
-def _resolved(model: str | None, drafter: str | None) -> ResolvedModel:
-    from gemmachat.catalog import resolve, resolve_default
-
-    return resolve_default(drafter)[0] if model is None else resolve(model, drafter)
 
 
 def _remote(
