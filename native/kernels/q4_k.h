@@ -21,10 +21,6 @@ struct Q4_K {
     };
     using Activations = Activations256;
 
-    static size_t group_size(int64_t k) {
-        return static_cast<size_t>(k / kColumns) * sizeof(Block);
-    }
-
     static size_t activation_size(int64_t k) { return activations256_size(k); }
 
     static void pack(const void *rows, int64_t k, void *group) {

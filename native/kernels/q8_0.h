@@ -27,10 +27,6 @@ struct Q8_0 {
     };
     using Activations = Activations32Fours;
 
-    static size_t group_size(int64_t k) {
-        return static_cast<size_t>(k / kColumns) * sizeof(Block);
-    }
-
     static size_t activation_size(int64_t k) { return activations32_fours_size(k); }
 
     static void pack(const void *rows, int64_t k, void *group) {

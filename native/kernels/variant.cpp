@@ -20,13 +20,18 @@ namespace kernels {
 namespace {
 
 template <typename Type>
+size_t group_size(int64_t k) {
+    return static_cast<size_t>(k / Type::kColumns) * sizeof(typename Type::Block);
+}
+
+template <typename Type>
 constexpr Kernel kernel(const char *name, ggml_type type,
                         void (*quantize)(const float *, int64_t, void *)) {
     return {name,
             type,
             kGroupRows,
             Type::kColumns,
-            Type::group_size,
+            group_size<Type>,
             Type::pack,
             Type::activation_size,
             quantize,
