@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from gemmachat.gguf_types import GgufInfo
 
 BATCH = 512  # tokens of a prefill pass, as in native/session.cpp
+# What a timeline keeps of sliding layers at earlier turns, as in native/sliding_states.cpp.
+_MAX_SAVED_BYTES, _MAX_SAVED = 128 << 20, 64
 _CELLS = 256  # llama.cpp rounds the places of its KV cache up to this
 _KV_BYTES = {"f16": 2.0, "q8_0": 34 / 32}  # of one number
 # What llama.cpp keeps of a token and of a merge: strings, their places in hash tables.
@@ -49,6 +51,8 @@ class MemoryEstimate:
     """Tokens and merges as llama.cpp keeps them, once per model."""
     kv: int
     """Keys and values of one timeline."""
+    saved: int
+    """What sliding layers held at earlier turns of the timeline, at most."""
     compute: int
     """What the passes of one timeline work in, logits included."""
     streamed: int
@@ -57,7 +61,7 @@ class MemoryEstimate:
     @property
     def total(self) -> int:
         """Bytes that have to stay in memory."""
-        return self.weights + self.drafter + self.vocabulary + self.kv + self.compute
+        return self.weights + self.drafter + self.vocabulary + self.kv + self.saved + self.compute
 
 
 def estimate(
@@ -87,6 +91,7 @@ def estimate(
         drafter=0 if drafter is None else _weights(drafter),
         vocabulary=_vocabulary(target) + (0 if drafter is None else _vocabulary(drafter)),
         kv=_keys_and_values(shape, full, sliding, kv_type, padded=scores),
+        saved=0 if exact else _saved(_keys_and_values(shape, 0, sliding, kv_type, padded=scores)),
         compute=compute,
         streamed=streamed,
     )
@@ -178,6 +183,7 @@ def _parts(needed: MemoryEstimate) -> str:
         "drafter": needed.drafter,
         "vocabulary": needed.vocabulary,
         "keys and values": needed.kv,
+        "earlier turns": needed.saved,
         "buffers": needed.compute,
     }
     return ", ".join(f"{name} {size_text(size)}" for name, size in parts.items() if size)
@@ -221,6 +227,11 @@ def _keys_and_values(
         for layer in range(shape.first_shared)
     )
     return int(numbers * _KV_BYTES[kv_type])
+
+
+def _saved(size: int) -> int:
+    """Bytes of as many states of sliding layers as are kept; none is where one is too large."""
+    return min(_MAX_SAVED * size, _MAX_SAVED_BYTES) if size <= _MAX_SAVED_BYTES else 0
 
 
 def _compute(

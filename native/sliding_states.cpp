@@ -7,7 +7,8 @@ namespace gc {
 
 namespace {
 
-constexpr size_t kMaxBytes = size_t{256} << 20;  // of all states of a session
+// gemmachat/memory.py counts on these.
+constexpr size_t kMaxBytes = size_t{128} << 20;  // of all states of a session
 constexpr size_t kMaxStates = 64;
 constexpr llama_state_seq_flags kFlags = LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY;
 
