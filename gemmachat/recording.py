@@ -55,9 +55,14 @@ class Recording:
         self._save(self._made(name, document, question))
 
     def keep(self, document: Mapping[str, Any]) -> None:
-        """Save the conversation as it is now: after an answer, or after turns were taken back."""
-        if self._content is not None:
-            self._save(self._made(self._content.name, document, None))
+        """Save the conversation as it is now: after an answer, or after turns were taken back.
+
+        Where it is as it was, a question without an answer stays.
+        """
+        content = self._content
+        if content is not None:
+            pending = content.pending if document == content.document else None
+            self._save(self._made(content.name, document, pending))
 
     def rename(self, name: str) -> None:
         """Give the chat another name, for which it must have begun: see `name`."""

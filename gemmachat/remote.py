@@ -114,10 +114,10 @@ class RemoteChat(Dialogue):
                 said.append(message)
             if not message.tool_calls:
                 break
-            said[-1] = yield from self._called(message, tools, runs=len(done) < MAX_ROUNDS)
+            said[-1] = yield from self._called(message, tools, runs=len(done) <= MAX_ROUNDS)
             if finish_reason == "stop" and self._cancelled.is_set():
                 finish_reason = "cancelled"
-            if finish_reason != "stop" or len(done) > MAX_ROUNDS:
+            if finish_reason != "stop" or len(done) > MAX_ROUNDS + 1:
                 break
         stats = combine([each.stats for each in done])
         if said:

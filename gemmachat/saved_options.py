@@ -42,7 +42,7 @@ def as_settings(options: GenerationOptions, *, defaults: bool = True) -> dict[st
     return {
         name: value
         for name, value in found.items()
-        if value is not None and value is not False and value != []
+        if value is not None and value != [] and (value is not False or name in options.given)
     }
 
 

@@ -116,10 +116,10 @@ def test_control_tokens_in_a_result_are_text(tools: ToolRunner) -> None:
 def test_rounds_have_a_limit(tools: ToolRunner) -> None:
     chat, session = start(FakeEngine(SUM), tools)
     answer = ask(chat, "a")
-    assert len(session.prompts) == MAX_ROUNDS + 1
+    assert len(session.prompts) == MAX_ROUNDS + 2
     results = [call.result for call in answer.tool_calls]
-    assert results[: MAX_ROUNDS - 1] == [3] * (MAX_ROUNDS - 1)
-    assert all("the limit" in result["error"] for result in results[MAX_ROUNDS - 1 :])
+    assert results[:MAX_ROUNDS] == [3] * MAX_ROUNDS
+    assert all("8 rounds" in result["error"] for result in results[MAX_ROUNDS:])
     assert ask(chat, "b").finish_reason == "stop"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,15 @@ def test_defaults_of_a_server_are_not_saved_unless_they_were_given() -> None:
     read = from_settings({"base_url": "http://h/v1", **settings}, PLAIN)
     assert read.given >= {"top_k", "min_p", "seed"}
     assert "top_p" not in read.given
+
+
+def test_that_a_server_is_not_to_think_is_saved_where_it_was_said() -> None:
+    options = GenerationOptions(SamplingParams(), "auto", None, exact=False)
+    assert "think" not in as_settings(options, defaults=False)
+    given = replace(options, given=frozenset({"think"}))
+    settings = {"base_url": "http://h/v1", **as_settings(given, defaults=False)}
+    assert settings["think"] is False
+    assert "think" in from_settings(settings, PLAIN).given
 
 
 @pytest.mark.parametrize(

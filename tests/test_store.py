@@ -310,6 +310,16 @@ def test_a_question_is_saved_before_its_answer(store: Store, recording: Recordin
     assert loaded.document == document("What is a token?", "A piece of text.")
 
 
+def test_a_question_without_an_answer_outlives_a_change_of_settings(
+    store: Store, recording: Recording
+) -> None:
+    recording.ask("q", document())
+    recording.origin = ChatOrigin("tiny", {"seed": 2})
+    recording.keep(document())
+    loaded = store.load(recording.id).content
+    assert (loaded.pending, loaded.settings) == ("q", {"seed": 2})
+
+
 def test_a_chat_without_questions_is_not_saved(store: Store, recording: Recording) -> None:
     recording.keep(document())
     assert recording.id is None
