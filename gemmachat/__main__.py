@@ -12,19 +12,19 @@ def main() -> int:
     interruptible = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
     if interruptible:
         _signal.signal(_signal.SIGINT, lambda *_: os._exit(130))
-    from gemmachat import run_request
+    from gemmachat import plain_chat
 
-    plain = run_request.plain_chat(sys.argv[1:])
-    if plain is None:
+    words = plain_chat.words_of(sys.argv[1:])
+    if words is None:
         from gemmachat import cli
     else:
         from gemmachat.outcome import exit_code_of
     try:
         if interruptible:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-        if plain is None:
+        if words is None:
             return cli.main()
-        return exit_code_of(lambda screen: run_request.execute(plain, screen))
+        return exit_code_of(lambda screen: plain_chat.execute(words, screen))
     except KeyboardInterrupt:  # just before the command or after it
         return 130
 

@@ -6,12 +6,14 @@ quotes begin a new line. What is pasted arrives as one text, with its control ch
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
@@ -24,10 +26,12 @@ from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
 
-from gemmachat.command_completion import Suggestion
 from gemmachat.input_history import open_history
 from gemmachat.sanitize import safe_line, safe_text
 from gemmachat.typed_text import is_open, message_of, valid
+
+if TYPE_CHECKING:
+    from gemmachat.command_completion import Suggestion
 
 PROMPT = "> "
 _CONTINUED = "  "
@@ -61,6 +65,8 @@ class LineEditor:
     ) -> None:
         self._status = status
         self._shown = shown
+        self._reading = False
+        self._above: deque[Callable[[], None]] = deque()
         self._session: PromptSession[str] = PromptSession(
             PROMPT,
             multiline=True,
@@ -86,10 +92,32 @@ class LineEditor:
 
         `default` is there to be changed. Raises what `fail` was called with meanwhile.
         """
+        self._reading = True
         try:
             return message_of(valid(self._session.prompt(default=default)))
         except EOFError:
             return None
+        finally:
+            self._reading = False
+            self._show_above()
+
+    def above(self, show: Callable[[], None]) -> bool:
+        """Have `show` write above the prompt, if there is one; returns whether. Any thread."""
+        app = self._session.app
+        if not self._reading or app.loop is None:
+            return False
+        self._above.append(show)
+        with suppress(RuntimeError):  # the prompt has ended, and shows it then
+            app.loop.call_soon_threadsafe(self._hide_and_show, context=app.context)
+        return True
+
+    def _hide_and_show(self) -> None:
+        if self._session.app.is_running:
+            run_in_terminal(self._show_above)
+
+    def _show_above(self) -> None:
+        while self._above:
+            self._above.popleft()()
 
     def refresh(self) -> None:
         """Show the status line anew. Any thread."""

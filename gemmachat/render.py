@@ -20,8 +20,6 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gemmachat.interrupt import interrupts_raise
-from gemmachat.markdown import folded_thought
-from gemmachat.parse import Part, Piece
 from gemmachat.sanitize import safe_line, safe_text
 from gemmachat.standard_streams import discard, make_blocking, standard
 from gemmachat.terminal_mode import keys_asked, keys_held
@@ -30,6 +28,7 @@ from gemmachat.transfer_view import SECONDS_BETWEEN_LINES, Bar, Lines
 
 if TYPE_CHECKING:
     from gemmachat.answer_view import AnswerView
+    from gemmachat.parse import Part, Piece
 
 MAX_SENTENCE = 1000  # characters; it may echo an argument
 _MAX_COPY = 100_000  # bytes that terminals take in one sequence
@@ -66,6 +65,8 @@ class Screen:
         self._wants_colour = not environment.get("NO_COLOR") and not self._dumb
         self._colour = self._err.isatty() and self._wants_colour
         self.display = Display(theme_of(environment))
+        self.above_prompt: Callable[[Callable[[], None]], bool] = lambda _show: False
+        """Has notes written above a prompt that another thread waits at; see `LineEditor.above`."""
         self._view: AnswerView | None = None
         self._part: Part = "answer"
         self._at_line_start = True
@@ -144,8 +145,10 @@ class Screen:
         self._out.flush()
 
     def note(self, *lines: str) -> None:
-        """Write lines to standard error, dimmed on a terminal."""
-        self._tell("".join(self._styled(_DIM, safe_text(line)) + "\n" for line in lines))
+        """Write lines to standard error, dimmed on a terminal. Any thread."""
+        text = "".join(self._styled(_DIM, safe_text(line)) + "\n" for line in lines)
+        if not self.above_prompt(lambda: self._tell(text)):
+            self._tell(text)
 
     def error(self, sentence: str) -> None:
         """Write one error sentence to standard error; of a very long one the middle is left out."""
@@ -264,6 +267,8 @@ class Screen:
     def _tell_folded(self) -> None:
         since, self._folded_since = self._folded_since, None
         if since is not None:
+            from gemmachat.markdown import folded_thought
+
             self._end_line()
             self.note(folded_thought(time.monotonic() - since))
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from gemmachat import commands
-from gemmachat.command_runner import CommandRunner
 from gemmachat.typed_text import is_open, message_of
 
 if TYPE_CHECKING:
+    from gemmachat.background import Background
     from gemmachat.render import Screen
     from gemmachat.talk import Talk
 
@@ -43,16 +42,17 @@ class PlainReader:
 
 
 class Repl:
-    """Asks and answers until the user leaves."""
+    """Asks and answers until the user leaves. The chat may be there only after the first prompt."""
 
-    def __init__(self, talk: Talk, reader: Reader) -> None:
-        self._talk = talk
+    def __init__(self, chat: Background[Talk], reader: Reader, screen: Screen) -> None:
+        self._chat = chat
         self._reader = reader
-        self._commands = CommandRunner(talk)
+        self._screen = screen
+        self._interrupted = ""  # a message that was sent before the chat was there
         self._leaving = False  # after one Ctrl-C at the prompt
 
     def run(self) -> None:
-        """Run until `/bye`, the end of input or two Ctrl-C. Raises what loading the model did."""
+        """Run until `/bye`, the end of input or two Ctrl-C. Raises what making the chat did."""
         asking = interrupted = False
         while True:
             try:
@@ -61,42 +61,58 @@ class Repl:
                     if not self._goes_on(asking):
                         return
                 asking = True
-                default, self._talk.typed_again = self._talk.typed_again or "", None
-                message = self._reader.read(default)
+                message = self._reader.read(self._typed_again())
                 asking = self._leaving = False
                 if message is None or not self._take(message):
                     return
             except KeyboardInterrupt:
                 interrupted = True
 
+    def _typed_again(self) -> str:
+        """Take what the next prompt begins with."""
+        text, self._interrupted = self._interrupted, ""
+        talk = self._chat.value
+        if talk is not None and talk.typed_again is not None:
+            text, talk.typed_again = talk.typed_again, None
+        return text
+
     def _goes_on(self, asking: bool) -> bool:
         """Tell what Ctrl-C did, at the prompt if `asking`; returns whether to go on."""
-        if not asking:
-            self._talk.stopped()
-        elif self._talk.settled:
+        talk = self._chat.value
+        if talk is not None and not asking:
+            talk.stopped()
+        elif talk is None or talk.settled:
             if self._leaving:
                 return False
             self._leaving = True
-            self._talk.edits = False
-            self._talk.screen.note("press Ctrl-C again or Ctrl-D to leave")
+            if talk is not None:
+                talk.edits = False
+            self._screen.note("press Ctrl-C again or Ctrl-D to leave")
         return True
 
     def _take(self, message: str) -> bool:
         """Do what a message asks for; returns whether to go on."""
+        from gemmachat import command_runner, commands
+
+        try:
+            talk = self._chat.wait()
+        except KeyboardInterrupt:
+            self._interrupted = message
+            raise
         command = commands.split(message)
         if command is not None:
-            return self._commands.run(*command)
+            return command_runner.CommandRunner(talk).run(*command)
         if message.strip():
-            self._wait(message)
-            self._talk.ask(message)
+            self._wait(talk, message)
+            talk.ask(message)
         else:
-            self._talk.edits = False  # the question that was to change stays as it is
+            talk.edits = False  # the question that was to change stays as it is
         return True
 
-    def _wait(self, message: str) -> None:
+    def _wait(self, talk: Talk, message: str) -> None:
         """Wait for the model. A message that was interrupted meanwhile can be sent again."""
         try:
-            self._talk.opened  # noqa: B018 - waits
+            talk.opened  # noqa: B018 - waits
         except KeyboardInterrupt:
-            self._talk.typed_again = message
+            talk.typed_again = message
             raise

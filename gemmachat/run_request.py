@@ -1,7 +1,4 @@
-"""What `gemmachat run` is asked for, and how that is done: a chat, or the answer to a question.
-
-Apart from the command line, whose library takes longer to import than all else before the prompt.
-"""
+"""What `gemmachat run` is asked for, and how that is done: a chat, or the answer to a question."""
 
 from __future__ import annotations
 
@@ -11,16 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmachat import loading, run_options, settings
+from gemmachat.background import Background
 from gemmachat.catalog import ResolvedModel, looks_like_model
 from gemmachat.errors import NotFoundError, UsageError
 from gemmachat.sampling import SamplingParams
 from gemmachat.typed_values import draft_policy
 
 if TYPE_CHECKING:
+    from gemmachat.ask import Form
     from gemmachat.chat_source import Source
     from gemmachat.generation import GenerationOptions
     from gemmachat.render import Screen
     from gemmachat.store import SavedChat, Store
+    from gemmachat.talk import Talk
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,6 @@ class RunRequest:
     json_lines: bool = False
 
 
-def plain_chat(arguments: Sequence[str]) -> RunRequest | None:
-    """The request of a command line without options, `run` or `run MODEL`; None of any other."""
-    if list(arguments) == ["run"]:
-        return RunRequest()
-    if len(arguments) == 2 and arguments[0] == "run" and not arguments[1].startswith("-"):
-        return RunRequest(first=arguments[1])
-    return None
-
-
 def execute(
     request: RunRequest,
     screen: Screen,
@@ -95,21 +86,15 @@ def execute(
     """
     from gemmachat.ask import read_question
     from gemmachat.saving import Saving
+    from gemmachat.talk import Talk
+    from gemmachat.terminal_chat import run_chat
 
     name, prompt = _model_and_prompt(request, remote="base_url" in here)
     here_only = run_options.stays_here(request.base_url, request.model, name, here)
-    base_url = None if here_only else request.base_url
     prompt = run_options.utf8("the PROMPT", prompt)
-    found, hint = None, None
-    if base_url is None:
-        # A drafter that was saved belongs to the model of that chat, and not to another one.
-        if name is not None and "drafter" not in here:
-            request = replace(request, drafter=None)
-        found, hint = _find(name, request.drafter, resumed)
-    options = _generation_options(request, found, resumed)
     form = run_options.form(request.as_json, request.json_lines)
-    run_options.check(options, form)
-    source = _source(request, found, base_url, options, screen, given)
+    base_url = None if here_only else request.base_url
+    source, hint = _source(request, name, base_url, screen, form, here, given, resumed)
     question = read_question(prompt, request.file or ())
     if question is None and form != "text":
         raise UsageError(f"--{form} answers one PROMPT: give one, or pipe some text in")
@@ -122,10 +107,43 @@ def execute(
         from gemmachat.one_answer import answer_one
 
         return answer_one(source, screen, saving, question, form, stats=request.stats)
-    from gemmachat.terminal_chat import run_chat
-
-    run_chat(source, screen, saving, stats=request.stats)
+    chat = Background(lambda: Talk.of(source, screen, saving, stats=request.stats))
+    chat.wait()
+    run_chat(chat, screen, private=store is None)
     return 0
+
+
+def begin(name: str | None, screen: Screen) -> Talk:
+    """A chat with a model on this machine, without options. Raises what `execute` raises."""
+    from gemmachat.saving import Saving
+    from gemmachat.talk import Talk
+
+    source, hint = _source(RunRequest(), name, None, screen, "text")
+    if hint is not None:
+        screen.note(hint)
+    return Talk.of(source, screen, Saving(_store(screen, tells=True), None), stats=False)
+
+
+def _source(
+    request: RunRequest,
+    name: str | None,
+    base_url: str | None,
+    screen: Screen,
+    form: Form,
+    here: Collection[str] = (),
+    given: Collection[str] = (),
+    resumed: SavedChat | None = None,
+) -> tuple[Source, str | None]:
+    """Return what answers, and what to tell about it. It is not loaded yet."""
+    found, hint = None, None
+    if base_url is None:
+        # A drafter that was saved belongs to the model of that chat, and not to another one.
+        if name is not None and "drafter" not in here:
+            request = replace(request, drafter=None)
+        found, hint = _find(name, request.drafter, resumed)
+    options = _generation_options(request, found, resumed)
+    run_options.check(options, form)
+    return _source_of(request, found, base_url, options, screen, given), hint
 
 
 def _store(screen: Screen, *, tells: bool) -> Store | None:
@@ -200,7 +218,7 @@ def _generation_options(
     )
 
 
-def _source(
+def _source_of(
     request: RunRequest,
     model: ResolvedModel | None,
     base_url: str | None,

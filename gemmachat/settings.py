@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -90,6 +89,8 @@ def config_path() -> Path:
 
 def read_config() -> Settings:
     """Read the config file; raises `UsageError` that names what is wrong with it."""
+    import tomllib
+
     try:
         path = config_path()
         values = tomllib.loads(read_small(path, _MAX_BYTES).decode("utf-8"))

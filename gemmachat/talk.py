@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from gemmachat.ask import context_full, show_answer, show_stats
 from gemmachat.errors import ContextFullError, GemmachatError
-from gemmachat.saving import origin
+from gemmachat.opening import OpenedChat, Opening
+from gemmachat.saving import Saving, origin
 from gemmachat.status_line import status_line
 
 if TYPE_CHECKING:
+    from gemmachat.chat_source import Source
     from gemmachat.dialogue import Dialogue
-    from gemmachat.opening import OpenedChat, Opening
     from gemmachat.parse import Piece
     from gemmachat.recording import ChatOrigin, Recording
     from gemmachat.render import Screen
@@ -56,6 +57,36 @@ class Talk:
         self.loaded: Callable[[BaseException | None], None] = lambda _error: None
         """Told, from another thread, when a model is there, or what went wrong."""
         self._stopped_at = -SETTLED_S
+
+    @classmethod
+    def of(cls, source: Source, screen: Screen, saving: Saving, *, stats: bool) -> Talk:
+        """A chat with a model that is not loaded yet, new or going on with a saved one."""
+
+        def load() -> OpenedChat:
+            # Imported by the first answer, this would be there for Ctrl-C to break off.
+            from gemmachat import answer_view, block_view  # noqa: F401
+
+            opened = source.open()
+            saving.restore(opened.chat, source.system)
+            if saving.resumed is not None:
+                talk.used = opened.chat.used_tokens
+            return opened
+
+        def reopen(name: str) -> Opening:
+            other = source.other(name)
+            return Opening(other.name, other.open, other.settings)
+
+        talk = cls(
+            Opening(source.name, load, source.settings),
+            screen,
+            saving.recording(source, source.options, screen.note),
+            store=saving.store,
+            reopen=reopen,
+            stats=stats,
+        )
+        if saving.resumed is not None:
+            talk.typed_again = saving.resumed.content.pending
+        return talk
 
     def start(self, opening: Opening) -> None:
         """Go on with a model, which is loaded from now on."""

@@ -1,4 +1,4 @@
-"""A chat in the terminal, put together: the prompt first, the model while one types."""
+"""A chat in the terminal: the prompt first, all that a chat consists of while one types."""
 
 from __future__ import annotations
 
@@ -10,82 +10,74 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmachat import settings
+from gemmachat.background import Background, any_running
 from gemmachat.errors import NotFoundError
-from gemmachat.opening import OpenedChat, Opening, any_loading
 from gemmachat.repl import PlainReader, Reader, Repl
-from gemmachat.talk import Talk
 
 if TYPE_CHECKING:
-    from gemmachat.chat_source import Source
+    from gemmachat.command_completion import Suggestion
     from gemmachat.render import Screen
-    from gemmachat.saving import Saving
+    from gemmachat.talk import Talk
 
 _WORDS = "/help lists the commands, Ctrl-D leaves"
 
 
-def run_chat(source: Source, screen: Screen, saving: Saving, *, stats: bool) -> None:
-    """Chat until the user leaves. Raises what loading the model raises.
+def run_chat(chat: Background[Talk], screen: Screen, *, private: bool) -> None:
+    """Chat until the user leaves. Raises what putting it together and loading its model raise.
 
-    Ends the process where the user leaves while the model is still loading.
+    `private`: what is typed is not remembered. Ends the process where the user leaves while the
+    model is still loading.
     """
-
-    def load() -> OpenedChat:
-        # Imported by the first answer, this would be there for Ctrl-C to break off.
-        from gemmachat import answer_view, block_view  # noqa: F401
-
-        opened = source.open()
-        saving.restore(opened.chat, source.system)
-        if saving.resumed is not None:
-            talk.used = opened.chat.used_tokens
-        return opened
-
-    def reopen(name: str) -> Opening:
-        other = source.other(name)
-        return Opening(other.name, other.open, other.settings)
-
-    talk = Talk(
-        Opening(source.name, load, source.settings),
-        screen,
-        saving.recording(source, source.options, screen.note),
-        store=saving.store,
-        reopen=reopen,
-        stats=stats,
-    )
-    screen.note(f"{source.name}: {_WORDS}")
-    if saving.resumed is not None:
-        screen.note(f"chat {saving.resumed.id}: {saving.resumed.content.name}")
-        talk.typed_again = saving.resumed.content.pending
+    begun = chat.value
+    screen.note(_WORDS if begun is None else f"{begun.opening.name}: {_WORDS}")
+    if begun is not None and begun.recording.id is not None:
+        screen.note(f"chat {begun.recording.id}: {begun.recording.name}")
     try:
-        Repl(talk, _reader(talk, screen, private=saving.store is None)).run()
+        Repl(chat, _reader(chat, screen, private=private), screen).run()
     finally:
-        _leave(talk, failed=sys.exc_info()[0] is not None)
+        _leave(chat, failed=sys.exc_info()[0] is not None)
 
 
-def _reader(talk: Talk, screen: Screen, *, private: bool) -> Reader:
+def _reader(chat: Background[Talk], screen: Screen, *, private: bool) -> Reader:
     """Return a line editor that loads the model once it is seen, or what reads plain lines."""
     if screen.terminal is None:
-        talk.opening.wait()
+        chat.wait().opening.wait()
         return PlainReader(screen)
-    from gemmachat.chat_settings import SETTINGS
-    from gemmachat.command_completion import suggestions
     from gemmachat.line_editor import LineEditor
 
-    def chats() -> Iterable[tuple[str, str]]:
-        known = talk.store.chats() if talk.store else []
-        return [(str(chat.id), chat.name) for chat in known]
+    def suggest(text: str) -> Iterable[Suggestion]:
+        from gemmachat.chat_settings import SETTINGS
+        from gemmachat.command_completion import suggestions
+
+        return suggestions(text, settings=SETTINGS, chats=lambda: _saved_chats(chat.value))
 
     def loaded(error: BaseException | None) -> None:
         editor.refresh() if error is None else editor.fail(error)
 
-    talk.loaded = loaded
+    def load(error: BaseException | None) -> None:
+        if error is not None:
+            editor.fail(error)
+            return
+        talk = chat.value
+        assert talk is not None
+        talk.loaded = loaded
+        talk.start(talk.opening)
+        editor.refresh()
+
     editor = LineEditor(
         screen.terminal,
         history=None if private else _history_file(),
-        suggest=lambda text: suggestions(text, settings=SETTINGS, chats=chats),
-        status=lambda: talk.status,
-        shown=lambda: talk.start(talk.opening),
+        suggest=suggest,
+        status=lambda: "loading" if chat.value is None else chat.value.status,
+        shown=lambda: chat.start(load),
     )
+    screen.above_prompt = editor.above
     return editor
+
+
+def _saved_chats(talk: Talk | None) -> Iterable[tuple[str, str]]:
+    known = talk.store.chats() if talk is not None and talk.store is not None else []
+    return [(str(chat.id), chat.name) for chat in known]
 
 
 def _history_file() -> Path | None:
@@ -95,9 +87,10 @@ def _history_file() -> Path | None:
         return None
 
 
-def _leave(talk: Talk, *, failed: bool) -> None:
-    if not any_loading():
-        talk.opening.close()
+def _leave(chat: Background[Talk], *, failed: bool) -> None:
+    if not any_running():
+        if chat.value is not None:
+            chat.value.opening.close()
     elif not failed:
         # Native code that loads cannot be stopped, and must not be waited for.
         for stream in (sys.stdout, sys.stderr):

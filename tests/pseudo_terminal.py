@@ -18,7 +18,8 @@ ENGINE = """
 import socket, sys
 sys.path.insert(0, {tests!r})
 from fakes import FakeEngine
-from gemmachat import cli, loading
+from gemmachat import loading
+from gemmachat.__main__ import main
 from gemmachat.errors import MemoryLimitError
 engine = FakeEngine({answers})
 engine.hang_at = {hang_at}
@@ -36,7 +37,7 @@ def load(model, threads=None, **memory):
     return engine
 
 loading.open_engine = load
-sys.exit(cli.main())
+sys.exit(main())
 """
 _PATIENCE_S = 60.0
 _PROMPT_BEGINS = b"\x1b[?2004h"  # bracketed paste

@@ -90,6 +90,29 @@ def test_model_that_cannot_be_loaded_ends_the_chat_with_its_sentence(
         assert settings(terminal) == before
 
 
+def test_what_is_wrong_before_a_model_is_found_ends_the_chat_with_its_sentence(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "gemmachat" / "config.toml"
+    config.parent.mkdir()
+    config.write_text("model = 5")
+    with pseudo_terminal("run", script=scripted("a"), XDG_CONFIG_HOME=str(tmp_path)) as terminal:
+        assert terminal.end() == 2
+        assert f"error: {config}: model must be a text in quotes" in "".join(terminal.screen)
+
+
+def test_what_is_told_of_a_chat_stands_above_the_prompt(tmp_path: Path) -> None:
+    with pseudo_terminal("run", script=scripted("fine"), XDG_DATA_HOME=str(tmp_path)) as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("hello")
+        terminal.wait(lambda shown: "> hello" in shown.screen and "small demo model" in shown.text)
+        above = terminal.screen[: terminal.screen.index("> hello")]
+        assert any("small demo model" in line for line in above)
+        terminal.ask("")
+        assert "fine" in terminal.screen
+        assert terminal.leave() == 0
+
+
 def test_interrupt_while_another_model_loads_goes_back_to_the_old_one(gate: Gate) -> None:
     with pseudo_terminal("run", "tiny", script=scripted("one", "two", gate=gate)) as terminal:
         terminal.wait_for_prompt()

@@ -10,7 +10,8 @@ import pytest
 import typer
 
 from gemmachat.cli import app
-from gemmachat.run_request import RunRequest, plain_chat
+from gemmachat.plain_chat import words_of
+from gemmachat.run_request import RunRequest
 
 
 def test_defaults_are_those_of_the_command_line() -> None:
@@ -23,27 +24,26 @@ def test_defaults_are_those_of_the_command_line() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("words", "first"), [(["run"], None), (["run", "tiny"], "tiny"), (["run", ""], "")]
-)
-def test_command_line_without_options_is_plain(words: list[str], first: str | None) -> None:
-    assert plain_chat(words) == RunRequest(first=first)
+@pytest.mark.parametrize("words", [[], ["tiny"], [""]])
+def test_command_line_without_options_is_plain(words: list[str]) -> None:
+    assert words_of(["run", *words]) == words
 
 
 @pytest.mark.parametrize(
     "words", [[], ["list"], ["run", "-h"], ["run", "--plain"], ["run", "a", "b"], ["run", "--"]]
 )
 def test_every_other_command_line_is_parsed(words: list[str]) -> None:
-    assert plain_chat(words) is None
+    assert words_of(words) is None
 
 
-def test_prompt_needs_neither_the_parser_nor_what_loads_models() -> None:
+def test_prompt_needs_neither_the_parser_nor_what_chats_and_loads_models() -> None:
     imports = (
-        "import sys; from gemmachat import run_request, outcome, terminal_chat, line_editor; "
+        "import sys; from gemmachat import plain_chat, outcome, line_editor, catalog, loading; "
         "print(*sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", imports], capture_output=True, text=True, check=True
     )
     slow = {"typer", "pydantic", "numpy", "gguf", "rich", "huggingface_hub", "httpx2", "llama_cpp"}
-    assert not slow & set(done.stdout.split())
+    later = {f"gemmachat.{name}" for name in ("talk", "store", "conversation", "command_runner")}
+    assert not (slow | later) & set(done.stdout.split())

@@ -89,7 +89,7 @@ def test_chat_in_tmux(tmux: Tmux, tmp_path: Path) -> None:
     tmux.run("send-keys", "-l", "hello")
     tmux.run("send-keys", "Enter")
     lines = tmux.wait(prompt_below("first answer"))
-    assert lines[:3] == ["tiny: /help lists the commands, Ctrl-D leaves", "> hello", "first answer"]
+    assert lines[:3] == ["/help lists the commands, Ctrl-D leaves", "> hello", "first answer"]
     tmux.run("send-keys", "-l", "and more")
     tmux.run("send-keys", "Enter")
     tmux.wait(lambda lines: any("Paragraph 020" in line for line in lines))
