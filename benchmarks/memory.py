@@ -5,8 +5,9 @@
 
 Every row is a process of its own: it loads the pair, drops the pages of the files that loading has
 read, fills the context, or as much of it as --prompt says, answers with drafts and looks at what is
-in its memory. Anonymous: copies of weights in this processor's layout, keys and values, buffers,
-the vocabulary. Mapped: pages of the files that passes have read, per-layer tables left out.
+in its memory; what earlier turns would take is left out. Anonymous: copies of weights in this
+processor's layout, keys and values, buffers, the vocabulary. Mapped: pages of the files that passes
+have read, per-layer tables left out.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ def main() -> None:
             kernels=args.kernels,
         )
         total = held["anonymous"] + held["mapped"]
+        estimated = needed.total - needed.saved
         print(
-            f"{n_ctx:9}{needed.total / MIB:10.1f}{total / MIB:10.1f}"
-            f"{needed.total / total - 1:+8.1%}"
+            f"{n_ctx:9}{estimated / MIB:10.1f}{total / MIB:10.1f}"
+            f"{estimated / total - 1:+8.1%}"
             f"{(needed.weights + needed.drafter) / MIB:10.1f}{needed.vocabulary / MIB:12.1f}"
             f"{needed.kv / MIB:13.1f}{needed.compute / MIB:9.1f} |{held['anonymous'] / MIB:10.1f}"
             f"{held['mapped'] / MIB:8.1f}{held['streamed'] / MIB:10.1f}",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 BATCH = 512  # tokens of a prefill pass, as in native/session.cpp
 # What a timeline keeps of sliding layers at earlier turns, as in native/sliding_states.cpp.
 _MAX_SAVED_BYTES, _MAX_SAVED = 128 << 20, 64
+_SHORT_TURN = 32  # tokens of a question and its answer
 _CELLS = 256  # llama.cpp rounds the places of its KV cache up to this
 _KV_BYTES = {"f16": 2.0, "q8_0": 34 / 32}  # of one number
 # What llama.cpp keeps of a token and of a merge: strings, their places in hash tables.
@@ -91,7 +92,7 @@ def estimate(
         drafter=0 if drafter is None else _weights(drafter),
         vocabulary=_vocabulary(target) + (0 if drafter is None else _vocabulary(drafter)),
         kv=_keys_and_values(shape, full, sliding, kv_type, padded=scores),
-        saved=0 if exact else _saved(_keys_and_values(shape, 0, sliding, kv_type, padded=scores)),
+        saved=0 if exact else _saved(shape, n_ctx, sliding, kv_type),
         compute=compute,
         streamed=streamed,
     )
@@ -229,9 +230,16 @@ def _keys_and_values(
     return int(numbers * _KV_BYTES[kv_type])
 
 
-def _saved(size: int) -> int:
-    """Bytes of as many states of sliding layers as are kept; none is where one is too large."""
-    return min(_MAX_SAVED * size, _MAX_SAVED_BYTES) if size <= _MAX_SAVED_BYTES else 0
+def _saved(shape: ModelShape, n_ctx: int, sliding: int, kv_type: str) -> int:
+    """Bytes of the states of sliding layers that are kept; none is where one is too large.
+
+    One that has not forgotten anything makes all before it useless.
+    """
+    size = _keys_and_values(shape, 0, sliding, kv_type, padded=False)
+    if size > _MAX_SAVED_BYTES:
+        return 0
+    turns = 1 + max(n_ctx - sliding, 0) // _SHORT_TURN
+    return min(min(turns, _MAX_SAVED) * size, _MAX_SAVED_BYTES)
 
 
 def _compute(

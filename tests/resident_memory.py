@@ -48,17 +48,21 @@ def measure(
     kv_type: str = "f16",
     flash: str = "auto",
     prompt: int = 1 << 20,
+    turns: int = 0,
     kernels: str = "auto",
 ) -> dict[str, int]:
     """Bytes by kind, from a fresh process: anonymous, mapped, streamed, packed.
 
-    The prompt is as long as the context, but has no more than `prompt` tokens. Packed: of the
+    The prompt is as long as the context, but has no more than `prompt` tokens. Another one then
+    comes in so many turns. Packed: of the
     files' weights, those that are held in the layout of gemmachat's kernels, anonymous memory.
     """
     command = [sys.executable, __file__, str(target), str(drafter or ""), str(n_ctx)]
     command += [
         "--prompt",
         str(prompt),
+        "--turns",
+        str(turns),
         "--kv-type",
         kv_type,
         "--flash",
@@ -78,6 +82,7 @@ def main() -> None:
     parser.add_argument("drafter")
     parser.add_argument("n_ctx", type=int)
     parser.add_argument("--prompt", type=int, default=1 << 20)
+    parser.add_argument("--turns", type=int, default=0)
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--kv-type", default="f16")
     parser.add_argument("--flash", choices=("auto", "on", "off"), default="auto")
@@ -103,10 +108,13 @@ def main() -> None:
         # Whole batches: the last is the one that takes most.
         size = (min(args.n_ctx, args.prompt) - ANSWER - 1) // BATCH * BATCH + 1
         prompt = [rng.randrange(300, 4000) for _ in range(size)]
-        for _ in session.generate(
-            prompt, SamplingParams(temperature=1.0), draft=3, max_tokens=ANSWER
-        ):
-            pass
+        another = prompt[::-1]
+        turns = (another[: size * turn // args.turns] for turn in range(1, args.turns + 1))
+        for tokens, n_answer in [(prompt, ANSWER), *((turn, 1) for turn in turns)]:
+            for _ in session.generate(
+                tokens, SamplingParams(temperature=1.0), draft=3, max_tokens=n_answer
+            ):
+                pass
         anonymous = _anonymous() - before
         read = [_read_in_place(header, engine.kernels) for header in headers]
         packed = sum(map(_packed_bytes, headers, read))
