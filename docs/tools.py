@@ -7,7 +7,7 @@ import gemmachat
 from gemmachat.tool_runner import ToolRunner
 
 FUNCTIONS = '''
-def weather(city: str) -> str:
+def get_weather(city: str) -> str:
     """Tell the weather.
 
     Args:

@@ -230,7 +230,7 @@ def unknown_model(name: str) -> NotFoundError:
     meant = f"did you mean {like[0]}? G" if like else "g"
     return NotFoundError(
         f"there is no model {name!r}: {meant}ive the path of a GGUF file or one of these names: "
-        f"{', '.join(known)} (a prompt of several words needs quotes)"
+        f"{', '.join(known)}"
     )
 
 

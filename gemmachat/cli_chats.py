@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmachat.cli_shared import JsonReport
+from gemmachat.cli_shared import JsonReport, Yes, ask_to_remove
 from gemmachat.errors import NotFoundError
 from gemmachat.settings import chats_file
 
@@ -71,9 +71,14 @@ def rename(
 def delete(
     context: typer.Context,
     numbers: Annotated[list[int], typer.Argument(metavar="ID...", min=1, show_default=False)],
+    yes: Yes = False,
 ) -> None:
     """Delete chats for good; what they said is overwritten."""
     store = _store(context.obj)
+    names = {chat.id: chat.name for chat in store.chats()}
+    told = ", ".join(f"{number} ({names[number]})" for number in numbers if number in names)
+    if told:
+        ask_to_remove(context.obj, f"delete {told}?", yes)
     for number in numbers:
         store.delete(number)
 
@@ -90,7 +95,7 @@ def _list(screen: Screen, text: str, *, as_json: bool) -> None:
     except NotFoundError:  # no file yet
         found = []
     if as_json:
-        screen.json([_entry(chat) for chat in found])
+        screen.json({"chats": [_entry(chat) for chat in found]})
         return
     from gemmachat.table import Column, table_lines
 

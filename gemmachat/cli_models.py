@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +20,7 @@ from gemmachat.catalog import (
     open_shelf,
     resolve,
 )
-from gemmachat.cli_shared import Drafter, JsonReport, Model
+from gemmachat.cli_shared import Drafter, JsonReport, Model, Yes, ask_to_remove
 from gemmachat.completion import complete_here
 from gemmachat.errors import DamagedFileError, GemmachatError, UsageError
 from gemmachat.named_units import aliases_of, named_units, only_folder, unit_folders
@@ -47,7 +46,6 @@ ModelsHere = Annotated[
         show_default=False,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def list_models(context: typer.Context, as_json: JsonReport = False) -> None:
@@ -121,7 +119,7 @@ def rm(
     folders = list(dict.fromkeys(only_folder(shelf, text) for text in models))
     names = [f"{folder.parent.name}:{folder.name}" for folder in folders]
     sizes = size_text(sum(file.lstat().st_size for part in folders for file in part.iterdir()))
-    _ask(screen, f"remove {', '.join(names)} ({sizes})?", yes)
+    ask_to_remove(screen, f"remove {', '.join(names)} ({sizes})?", yes)
     removed = [(name, *_remove(shelf, folder)) for name, folder in zip(names, folders, strict=True)]
     if as_json:
         screen.json(
@@ -224,7 +222,7 @@ def prune(context: typer.Context, yes: Yes = False, as_json: JsonReport = False)
     if leftovers:
         screen.note(*map(str, files))
         nbytes = sum(part.nbytes for part in leftovers)
-        _ask(screen, f"remove {_counted(len(files), 'file')} ({size_text(nbytes)})?", yes)
+        ask_to_remove(screen, f"remove {_counted(len(files), 'file')} ({size_text(nbytes)})?", yes)
     freed = sum(map(remove_leftovers, leftovers))
     if as_json:
         screen.json({"files": list(map(str, files)), "bytes": freed, "skipped": skipped})
@@ -268,18 +266,6 @@ def import_model(
     else:
         screen.result(f"{unit.reference}: {size_text(unit.nbytes)} in {unit.folder}")
         screen.note(f"Chat with it: gemmachat run {unit.reference}")
-
-
-def _ask(screen: Screen, question: str, yes: bool) -> None:
-    """Go on only if the user says so; raises `UsageError` where nobody can."""
-    if yes:
-        return
-    if sys.stdin is None or not sys.stdin.isatty():  # None where it was closed
-        raise UsageError("nobody can be asked here whether to remove it: pass --yes")
-    answer = screen.read_line(f"{question} [y/N] ")
-    if (answer or "").strip().lower() not in ("y", "yes"):
-        screen.note("nothing was removed")
-        raise typer.Exit(1)
 
 
 def _remedy(unit: Unit) -> str:

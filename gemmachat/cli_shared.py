@@ -1,15 +1,20 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what they ask."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gemmachat import settings
 from gemmachat.completion import complete_known
+from gemmachat.errors import UsageError
 from gemmachat.native_structs import MAX_DRAFT
 from gemmachat.processors import MAX_THREADS
+
+if TYPE_CHECKING:
+    from gemmachat.render import Screen
 
 KnownModel = Annotated[
     str | None,
@@ -49,3 +54,16 @@ Draft = Annotated[
     ),
 ]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def ask_to_remove(screen: Screen, question: str, yes: bool) -> None:
+    """Go on only if the user says so; raises `UsageError` where nobody can."""
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():  # None where it was closed
+        raise UsageError("nobody can be asked here whether to remove it: pass --yes")
+    answer = screen.read_line(f"{question} [y/N] ")
+    if (answer or "").strip().lower() not in ("y", "yes"):
+        screen.note("nothing was removed")
+        raise typer.Exit(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gemmachat import loading, run_options, settings
 from gemmachat.background import Background
-from gemmachat.catalog import ResolvedModel, looks_like_model
+from gemmachat.catalog import ResolvedModel, looks_like_model, unknown_model
 from gemmachat.errors import NotFoundError, UsageError
 from gemmachat.sampling import SamplingParams
 from gemmachat.typed_values import draft_policy
@@ -161,7 +161,11 @@ def _store(screen: Screen, *, tells: bool) -> Store | None:
 
 def _model_and_prompt(request: RunRequest, *, remote: bool) -> tuple[str | None, str | None]:
     first, second = request.first, request.second
-    if first is None or second is not None:
+    if first is None:
+        return first, second
+    if second is not None:
+        if not looks_like_model(first) and not remote:
+            raise NotFoundError(f"{unknown_model(first)} (a prompt of several words needs quotes)")
         return first, second
     return (first, None) if looks_like_model(first) and not remote else (None, first)
 

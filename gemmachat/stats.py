@@ -65,8 +65,9 @@ class Stats:
 def combine(parts: Sequence[Stats]) -> Stats:
     """Figures of one answer that was generated in several stretches, each on top of the last.
 
-    The prompt is then all that was not generated. Rates are means over the tokens, the time to the
-    first token is that of the first stretch, and what is no number is as in the last one.
+    The prompt is then all that was not generated; what was generated and is computed again is no
+    part of it. Rates are means over the tokens, the time to the first token is that of the first
+    stretch, and what is no number is as in the last one.
     """
     if len(parts) < 2:
         return parts[0] if parts else Stats()
@@ -74,6 +75,7 @@ def combine(parts: Sequence[Stats]) -> Stats:
     completion = sum(part.completion_tokens for part in parts)
     prompt = last.prompt_tokens + last.completion_tokens - completion
     computed = [part.prompt_tokens - part.cached_tokens for part in parts]
+    cached = min(parts[0].cached_tokens, prompt)
     drafted, accepted = sum(part.drafted for part in parts), sum(part.accepted for part in parts)
     tried = _by_position(part.drafted_by_position for part in parts)
     kept = _by_position(
@@ -83,8 +85,9 @@ def combine(parts: Sequence[Stats]) -> Stats:
     heads = {part.draft_head for part in parts if part.drafted}
     return replace(
         last,
+        draft_policy=f"{last.draft_policy} (of the last of {len(parts)} parts)",
         prompt_tokens=prompt,
-        cached_tokens=prompt - sum(computed),
+        cached_tokens=cached,
         completion_tokens=completion,
         ttft_s=parts[0].ttft_s,
         prefill_tps=_mean_rate(computed, [part.prefill_tps for part in parts]),

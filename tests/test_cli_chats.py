@@ -64,15 +64,18 @@ def test_chats_are_listed_and_searched(command: Command, store: Store) -> None:
     assert listed.splitlines()[0].split() == ["id", "changed", "questions", "model", "name"]
     assert [line.split()[0] for line in listed.splitlines()[1:]] == [str(second), str(first)]
     assert "\x1b" not in listed
-    assert [entry["id"] for entry in json.loads(command("chats", "--json").out)] == [second, first]
-    found = json.loads(command("chats", "search", "WHAT IS", "--json").out)
+    assert [entry["id"] for entry in json.loads(command("chats", "--json").out)["chats"]] == [
+        second,
+        first,
+    ]
+    found = json.loads(command("chats", "search", "WHAT IS", "--json").out)["chats"]
     assert [(entry["id"], entry["questions"]) for entry in found] == [(first, 2)]
     assert command("chats", "search", "nowhere").out == ""
 
 
 def test_without_chats_the_list_is_empty(command: Command) -> None:
     assert command("chats").out == ""
-    assert json.loads(command("chats", "--json").out) == []
+    assert json.loads(command("chats", "--json").out) == {"chats": []}
     assert not chats_file().exists()
 
 
@@ -83,7 +86,9 @@ def test_a_chat_is_shown_renamed_exported_and_deleted(command: Command, store: S
     exported = command("chats", "export", chat, "--format", "json").out
     assert json.loads(exported) == json.loads(command("chats", "show", chat, "--json").out)
     assert command("chats", "export", chat).out == command("chats", "show", chat).out
-    assert command("chats", "delete", chat).code == 0
+    assert command("chats", "delete", chat).code == 1  # nobody said yes
+    assert len(store.chats()) == 1
+    assert command("chats", "delete", chat, "--yes").code == 0
     assert store.chats() == []
 
 

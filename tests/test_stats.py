@@ -161,6 +161,14 @@ def test_stretches_of_one_answer_add_up() -> None:
     assert both.draft_head == "mixed"
 
 
+def test_what_was_generated_and_is_read_again_is_no_part_of_the_prompt() -> None:
+    first = Stats(prompt_tokens=100, cached_tokens=0, completion_tokens=10)
+    # The last token of an answer is not in the cache yet: the next pass computes it.
+    second = Stats(prompt_tokens=120, cached_tokens=109, completion_tokens=30)
+    both = combine([first, second])
+    assert (both.prompt_tokens, both.cached_tokens) == (110, 0)
+
+
 def test_one_stretch_is_left_as_it_is() -> None:
     one = Stats(prompt_tokens=3, draft_policy="auto: x")
     assert combine([one]) is one
