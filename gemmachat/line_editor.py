@@ -154,6 +154,11 @@ def _bindings() -> KeyBindings:
     def _editor(event: KeyPressEvent) -> None:
         event.current_buffer.open_in_editor()
 
+    @keys.add("c-@", filter=typing)
+    def _nothing(event: KeyPressEvent) -> None:  # noqa: ARG001 - the interface
+        # Ctrl-Space, often meant for an input method: a mark set by it would swallow what follows.
+        return
+
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _paste(event: KeyPressEvent) -> None:
         pasted = event.data.replace("\r\n", "\n").replace("\r", "\n")

@@ -56,6 +56,13 @@ def test_pasted_control_characters_are_made_visible() -> None:
         terminal.wait_for("> a<U+001B>]0;owned<U+0007><U+202E>b")
 
 
+def test_what_is_typed_after_ctrl_space_is_kept() -> None:
+    with pseudo_terminal("run", "tiny", script=scripted("ok")) as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("ni\x00 hao\x7f\x7fei")
+        terminal.wait_for("> ni hei")
+
+
 def test_editor_of_the_user_edits_the_message(tmp_path: Path) -> None:
     editor = tmp_path / "editor.sh"
     editor.write_text('#!/bin/sh\nprintf "from the editor" > "$1"\n')
