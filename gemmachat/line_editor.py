@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
@@ -25,6 +25,8 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
 
 from gemmachat.command_completion import Suggestion
+from gemmachat.errors import GemmachatError
+from gemmachat.external_editor import edit
 from gemmachat.input_history import open_history
 from gemmachat.sanitize import safe_line, safe_text
 from gemmachat.typed_text import is_open, message_of, valid
@@ -47,7 +49,7 @@ class LineEditor:
 
     `suggest` returns what may complete the text before the cursor; `status` is the quiet line at
     the bottom; `shown` is called once, when the prompt is seen. `history` is a file, or None to
-    forget with the program.
+    forget with the program. `warn` is told what goes wrong with the user's editor.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class LineEditor:
         suggest: Callable[[str], Iterable[Suggestion]],
         status: Callable[[], str],
         shown: Callable[[], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._status = status
         self._shown = shown
+        self._warn = warn
         self._session: PromptSession[str] = PromptSession(
             PROMPT,
             multiline=True,
@@ -68,11 +72,10 @@ class LineEditor:
             history=open_history(history),
             completer=_Completer(suggest),
             complete_while_typing=Condition(self._typing_command),
-            key_bindings=_bindings(),
+            key_bindings=_bindings(self._edited),
             bottom_toolbar=lambda: [("class:status", safe_line(self._status()))],
             style=Style.from_dict({"bottom-toolbar": "noreverse", "status": "fg:ansibrightblack"}),
             enable_suspend=True,
-            tempfile_suffix=".md",
             input=create_input(),
             output=create_output(stdout=out),
         )
@@ -116,6 +119,14 @@ class LineEditor:
         app.after_render -= self._first_shown
         self._shown()
 
+    def _edited(self, text: str) -> str:
+        """Have the user's editor change a text; the terminal is all its own meanwhile."""
+        try:
+            return safe_text(edit(text))
+        except GemmachatError as error:
+            self._warn(str(error))
+            return text
+
     def _typing_command(self) -> bool:
         return self._session.default_buffer.text.startswith("/")
 
@@ -133,7 +144,7 @@ class _Completer(Completer):
             yield Completion(text, -back, display=safe_line(text), display_meta=safe_line(about))
 
 
-def _bindings() -> KeyBindings:
+def _bindings(edited: Callable[[str], str]) -> KeyBindings:
     keys = KeyBindings()
     typing = has_focus(DEFAULT_BUFFER)
 
@@ -152,7 +163,13 @@ def _bindings() -> KeyBindings:
 
     @keys.add("c-g", filter=typing)
     def _editor(event: KeyPressEvent) -> None:
-        event.current_buffer.open_in_editor()
+        buffer = event.current_buffer
+
+        async def take_up() -> None:
+            text = await run_in_terminal(lambda: edited(buffer.text), in_executor=True)
+            buffer.document = Document(text)
+
+        event.app.create_background_task(take_up())
 
     @keys.add("c-@", filter=typing)
     def _nothing(event: KeyPressEvent) -> None:  # noqa: ARG001 - the interface

@@ -84,6 +84,7 @@ def _reader(talk: Talk, screen: Screen, *, private: bool) -> Reader:
         suggest=lambda text: suggestions(text, settings=SETTINGS, chats=chats),
         status=lambda: talk.status,
         shown=lambda: talk.start(talk.opening),
+        warn=screen.error,
     )
     return editor
 
