@@ -75,7 +75,7 @@ class Chat:
                 from gemmachat.chat import Chat as LocalChat
                 from gemmachat.engine import Engine
 
-                room = n_ctx or found.context
+                room = found.context if n_ctx is None else n_ctx
                 engine = opened.enter_context(
                     Engine.load(
                         found.target, found.drafter, threads=threads, n_ctx=room, exact=exact

@@ -26,6 +26,7 @@ from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
 
+from gemmachat.errors import GemmachatError
 from gemmachat.input_history import open_history
 from gemmachat.sanitize import safe_line, safe_text
 from gemmachat.typed_text import is_open, message_of, valid
@@ -51,7 +52,7 @@ class LineEditor:
 
     `suggest` returns what may complete the text before the cursor; `status` is the quiet line at
     the bottom; `shown` is called once, when the prompt is seen. `history` is a file, or None to
-    forget with the program.
+    forget with the program. `warn` is told what goes wrong with the user's editor.
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class LineEditor:
         suggest: Callable[[str], Iterable[Suggestion]],
         status: Callable[[], str],
         shown: Callable[[], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._status = status
         self._shown = shown
         self._reading = False
         self._above: deque[Callable[[], None]] = deque()
+        self._warn = warn
         self._session: PromptSession[str] = PromptSession(
             PROMPT,
             multiline=True,
@@ -74,11 +77,10 @@ class LineEditor:
             history=open_history(history),
             completer=_Completer(suggest),
             complete_while_typing=Condition(self._typing_command),
-            key_bindings=_bindings(),
+            key_bindings=_bindings(self._edited),
             bottom_toolbar=lambda: [("class:status", safe_line(self._status()))],
             style=Style.from_dict({"bottom-toolbar": "noreverse", "status": "fg:ansibrightblack"}),
             enable_suspend=True,
-            tempfile_suffix=".md",
             input=create_input(),
             output=create_output(stdout=out),
         )
@@ -144,6 +146,16 @@ class LineEditor:
         app.after_render -= self._first_shown
         self._shown()
 
+    def _edited(self, text: str) -> str:
+        """Have the user's editor change a text; the terminal is all its own meanwhile."""
+        from gemmachat.external_editor import edit
+
+        try:
+            return safe_text(edit(text))
+        except GemmachatError as error:
+            self._warn(str(error))
+            return text
+
     def _typing_command(self) -> bool:
         return self._session.default_buffer.text.startswith("/")
 
@@ -161,7 +173,7 @@ class _Completer(Completer):
             yield Completion(text, -back, display=safe_line(text), display_meta=safe_line(about))
 
 
-def _bindings() -> KeyBindings:
+def _bindings(edited: Callable[[str], str]) -> KeyBindings:
     keys = KeyBindings()
     typing = has_focus(DEFAULT_BUFFER)
 
@@ -180,7 +192,18 @@ def _bindings() -> KeyBindings:
 
     @keys.add("c-g", filter=typing)
     def _editor(event: KeyPressEvent) -> None:
-        event.current_buffer.open_in_editor()
+        buffer = event.current_buffer
+
+        async def take_up() -> None:
+            text = await run_in_terminal(lambda: edited(buffer.text), in_executor=True)
+            buffer.document = Document(text)
+
+        event.app.create_background_task(take_up())
+
+    @keys.add("c-@", filter=typing)
+    def _nothing(event: KeyPressEvent) -> None:  # noqa: ARG001 - the interface
+        # Ctrl-Space, often meant for an input method: a mark set by it would swallow what follows.
+        return
 
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _paste(event: KeyPressEvent) -> None:

@@ -178,9 +178,11 @@ def _folder() -> Path:
     home = os.environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(home):
         return Path(home) / "gemmachat" / "schedule"
-    if sys.platform == "darwin":
-        return Path("~/Library/Application Support/gemmachat/schedule").expanduser()
-    return Path("~/.local/state/gemmachat/schedule").expanduser()
+    user = Path.home()
+    if not user.is_absolute():
+        raise RuntimeError("there is no home folder")
+    within = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
+    return user / within / "gemmachat" / "schedule"
 
 
 def _identity(path: Path) -> tuple[int, str]:

@@ -70,6 +70,7 @@ def _reader(chat: Background[Talk], screen: Screen, *, private: bool) -> Reader:
         suggest=suggest,
         status=lambda: "loading" if chat.value is None else chat.value.status,
         shown=lambda: chat.start(load),
+        warn=screen.error,
     )
     screen.above_prompt = editor.above
     return editor

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gemmachat.conversation import ToolCall
+from gemmachat.conversation import ToolCall, is_json
 from gemmachat.errors import GemmachatError, NotFoundError, UsageError
 from gemmachat.tool_calls import with_error
 
@@ -56,6 +56,7 @@ class _Worker:
         given = [] if file is None else [str(file)]
         self._command = [sys.executable, "-c", _PROGRAM, home, *given]
         self._process: subprocess.Popen[bytes] | None = None
+        self._calls = 0
 
     def start(self, cancelled: threading.Event) -> list[dict[str, Any]]:
         """Start the process, unless it runs; returns the declarations of its tools.
@@ -73,8 +74,8 @@ class _Worker:
         told = self._read(_STARTUP_S, cancelled)
         if "tools" not in told:
             self.stop()
-            missing = told["exit_code"] == NotFoundError.exit_code
-            raise (NotFoundError if missing else UsageError)(told["error"])
+            missing = told.get("exit_code") == NotFoundError.exit_code
+            raise (NotFoundError if missing else UsageError)(str(told.get("error")))
         declarations: list[dict[str, Any]] = told["tools"]
         return declarations
 
@@ -87,10 +88,14 @@ class _Worker:
                 self.start(cancelled)
             assert self._process is not None
             assert self._process.stdin is not None
-            request = json.dumps({"name": name, "arguments": arguments})
-            self._process.stdin.write(request.encode() + b"\n")
+            self._calls += 1
+            request = {"call": self._calls, "name": name, "arguments": arguments}
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-            return self._read(timeout_s, cancelled)
+            reply = self._read(timeout_s, cancelled)
+            if not _answers(reply, self._calls):
+                raise ValueError("this is no reply to the call")
+            return reply
         except BaseException:
             self.stop()
             raise
@@ -124,7 +129,9 @@ class _Worker:
                 if not chunk:
                     raise EOFError
                 data += chunk
-        reply: dict[str, Any] = json.loads(data)
+        reply = json.loads(data)
+        if not isinstance(reply, dict):
+            raise ValueError("this is no reply")
         return reply
 
 
@@ -222,6 +229,15 @@ class ToolRunner:
             return name
         last = name.replace(":", ".").rsplit(".", 1)[-1]
         return last if last in self._by_name else None
+
+
+def _answers(reply: dict[str, Any], call: int) -> bool:
+    """Whether a reply is one to this call: tools may write to the pipe, or fork and go on twice."""
+    if reply.get("call") != call:
+        return False
+    if "error" in reply:
+        return isinstance(reply["error"], str)
+    return isinstance(reply.get("result"), str) or is_json(reply.get("result"))
 
 
 def _bounded(result: Any) -> Any:

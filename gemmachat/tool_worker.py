@@ -1,8 +1,9 @@
 """Runs tools in a process of their own, which `tool_runner` starts.
 
 What a tool prints, how long it takes and how it dies are then no concern of the terminal. Requests
-come as lines of JSON on standard input, `{"name": ..., "arguments": {...}}`, and every one gets a
-line back, `{"result": ...}` or `{"error": ...}`. The first line out is `{"tools": [...]}`.
+come as lines of JSON on standard input, `{"call": N, "name": ..., "arguments": {...}}`, and every
+one gets a line back, `{"call": N, "result": ...}` or `{"call": N, "error": ...}`. The first line
+out is `{"tools": [...]}`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def main(arguments: list[str]) -> None:
     _reply(replies, {"tools": [tool.declaration for tool in tools]})
     for line in requests:
         request = json.loads(line)
-        _reply(replies, _call(by_name[request["name"]], request["arguments"]))
+        reply = _call(by_name[request["name"]], request["arguments"])
+        _reply(replies, {"call": request["call"], **reply})
 
 
 def _take_streams() -> tuple[TextIO, TextIO]:

@@ -27,6 +27,7 @@ _TYPES: dict[str, type] = {
 }
 # In a docstring: "city: Where?", "city (str): Where?" or ":param city: Where?".
 _ARGUMENT = re.compile(r"^\s*(?::param\s+)?(\w+)\s*(?:\([^)]*\))?:\s*(\S.*)$")
+_MAX_DEPTH = 20  # of lists in lists
 _SECTION = re.compile(r"^\s*(\w[\w ]*):\s*$")
 _PARAM_FIELD = re.compile(r"^\s*:(param|return|raises|rtype|type)\b")
 
@@ -128,18 +129,20 @@ def describe(functions: Iterable[Callable[..., Any]]) -> list[Tool]:
     return [Tool.of(function) for function in functions]
 
 
-def _schema(hint: Any, where: str) -> dict[str, Any]:
+def _schema(hint: Any, where: str, depth: int = 0) -> dict[str, Any]:
+    if depth > _MAX_DEPTH:
+        raise UsageError(f"{where} has a type that is nested too deeply")
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (typing.Union, types.UnionType):
         some = [each for each in inner if each is not types.NoneType]
         if len(some) == 1 and len(inner) == 2:
-            return {**_schema(some[0], where), "nullable": True}
+            return {**_schema(some[0], where, depth + 1), "nullable": True}
     elif origin is Literal and all(isinstance(value, str) for value in inner):
         return {"type": "string", "enum": list(inner)}
     elif hint is list:
         return {"type": "array"}
     elif origin is list:
-        return {"type": "array", "items": _schema(inner[0], where)}
+        return {"type": "array", "items": _schema(inner[0], where, depth + 1)}
     elif (origin or hint) in _SIMPLE:
         return {"type": _SIMPLE[origin or hint]}
     raise UsageError(

@@ -62,6 +62,11 @@ def test_options_of_this_machine_are_refused_for_a_server() -> None:
         gemmachat.Chat("m", base_url="http://127.0.0.1:9/v1", n_ctx=5)
 
 
+def test_a_context_without_tokens_is_refused() -> None:
+    with pytest.raises(UsageError, match="between 1 and"):
+        gemmachat.Chat("tiny", n_ctx=0)
+
+
 def test_a_cancel_between_answers_stops_none() -> None:
     with gemmachat.Chat("tiny", sampling=gemmachat.SamplingParams(temperature=0.0)) as chat:
         chat.ask("hi")

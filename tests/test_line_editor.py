@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pseudo_terminal import pseudo_terminal, scripted
 
 
@@ -56,6 +57,13 @@ def test_pasted_control_characters_are_made_visible() -> None:
         terminal.wait_for("> a<U+001B>]0;owned<U+0007><U+202E>b")
 
 
+def test_what_is_typed_after_ctrl_space_is_kept() -> None:
+    with pseudo_terminal("run", "tiny", script=scripted("ok")) as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("ni\x00 hao\x7f\x7fei")
+        terminal.wait_for("> ni hei")
+
+
 def test_editor_of_the_user_edits_the_message(tmp_path: Path) -> None:
     editor = tmp_path / "editor.sh"
     editor.write_text('#!/bin/sh\nprintf "from the editor" > "$1"\n')
@@ -64,6 +72,53 @@ def test_editor_of_the_user_edits_the_message(tmp_path: Path) -> None:
         terminal.wait_for_prompt()
         terminal.send("draft\x07")
         terminal.wait_for("> from the editor")
+
+
+@pytest.mark.parametrize(
+    ("script", "typed", "said"),
+    [
+        ("exit 1", "draft", None),
+        ("kill -9 $$", "draft", None),
+        ("rm $1", "draft", "cannot be read: No such file"),
+        ("rm $1; mkdir $1; touch $1/x", "draft", "cannot be read: not a regular file"),
+        ("rm $1; mkfifo $1", "draft", "cannot be read: not a regular file"),
+        ("truncate -s 10M $1", "draft", "cannot be read: more than 1,048,576 bytes"),
+        ("printf 'a\\377\\033[31m\\000b\\r\\nc' > $1", "a\ufffd<U+001B>[31m<U+0000>b", None),
+    ],
+)
+def test_whatever_an_editor_leaves_the_message_can_be_sent(
+    script: str, typed: str, said: str | None, tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor.sh"
+    editor.write_text(f"#!/bin/sh\n{script}\n")
+    editor.chmod(0o755)
+    with pseudo_terminal(
+        "run",
+        "tiny",
+        script=scripted("answered"),
+        columns=120,
+        VISUAL=str(editor),
+        TMPDIR=str(tmp_path),
+    ) as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("draft\x07")
+        if said is not None:
+            terminal.wait_for(said)
+        else:
+            terminal.wait_for(f"> {typed}")
+        terminal.wait(lambda seen: not list(tmp_path.glob("gemmachat-*")))
+        terminal.wait(lambda seen: f"> {typed}" in seen.screen)
+        terminal.line("")
+        terminal.wait_for("answered")
+        assert b"Traceback" not in terminal.raw
+
+
+def test_without_any_editor_the_user_is_told(tmp_path: Path) -> None:
+    script = f"import os; os.environ['PATH'] = {str(tmp_path)!r}\n{scripted('ok')}"
+    with pseudo_terminal("run", "tiny", script=script, VISUAL='"', EDITOR="/nowhere") as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("draft\x07")
+        terminal.wait_for("no editor can be started: set EDITOR to one")
 
 
 def test_keys_pressed_during_an_answer_wait_for_the_prompt() -> None:

@@ -210,6 +210,12 @@ def test_an_answer_that_outlives_its_session_leaves_what_was_learned_alone():
         assert engine.schedule_file.read_bytes() == before
 
 
+def test_a_home_that_is_no_absolute_path_is_none(monkeypatch):
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "here")
+    assert store.state_file(TARGET, None, clustered=False, threads=1, llama_cpp="1") is None
+
+
 def test_a_user_without_a_home_is_served(monkeypatch, tmp_path):
     def no_home(_: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")

@@ -73,6 +73,19 @@ def pair() -> tuple:
 
 def nothing() -> None:
     """Returns nothing."""
+
+def forge(line: str) -> int:
+    """Writes to every pipe that it finds."""
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, line.encode() + b"\\n")
+        except OSError:
+            pass
+    return 1
+
+def twice() -> str:
+    """Returns in two processes."""
+    return "the child" if os.fork() == 0 else "the parent"
 '''
 
 
@@ -125,6 +138,22 @@ def test_what_a_tool_prints_reaches_no_stream(
 )
 def test_errors_are_told_to_the_model(runner: ToolRunner, name: str, said: str) -> None:
     assert said in run(runner, name)["error"]
+    assert run(runner, "add", a=2) == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[1]", "{}", '{"call": 1, "error": 5}', '{"call": 1, "result": NaN}', '{"result": 7}', "\\"],
+)
+def test_what_is_no_reply_to_a_call_is_no_result(runner: ToolRunner, line: str) -> None:
+    assert run(runner, "forge", line=line) == {"error": "forge ended without a result"}
+    assert run(runner, "add", a=2) == 3
+
+
+def test_a_tool_that_returns_twice_answers_no_later_call(runner: ToolRunner) -> None:
+    run(runner, "twice")
+    time.sleep(0.2)  # both replies are in the pipe
+    assert "child" not in str(run(runner, "add", a=2))
     assert run(runner, "add", a=2) == 3
 
 
