@@ -83,10 +83,11 @@ class Passes:
 
 def _surprises(logits: Rows, following: Sequence[int]) -> Costs:
     """What the tokens that follow each but perhaps the last row of logits cost, in nats."""
-    rows = logits[: len(following)].astype(np.float64)
+    rows = logits[: len(following)]
     top = rows.max(axis=1, keepdims=True)
-    totals = top[:, 0] + np.log(np.exp(rows - top).sum(axis=1))
-    return totals - rows[np.arange(len(rows)), following]
+    totals = np.exp(rows - top).sum(axis=1, dtype=np.float64)
+    chosen = rows[np.arange(len(rows)), following] - top[:, 0]
+    return np.log(totals) - chosen.astype(np.float64)
 
 
 @contextlib.contextmanager
