@@ -93,6 +93,12 @@ class EngineHandle:
             )
         return list(rows) if found.value else None
 
+    def target_model(self) -> int:
+        """The address of llama.cpp's model of the target, which lives as long as the engine."""
+        lib = library()
+        with self._life:
+            return int(lib.gc_target_model(self.pointer))
+
     def chat_template(self) -> str | None:
         """The target's chat template, if its file has one."""
         lib = library()

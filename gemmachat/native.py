@@ -12,7 +12,7 @@ from gemmachat import settings
 from gemmachat.errors import EngineError
 from gemmachat.native_functions import SIGNATURES
 
-ABI_VERSION = 9
+ABI_VERSION = 10
 
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 

@@ -113,6 +113,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
             ctypes.POINTER(ctypes.c_bool),
         ],
     ),
+    "gc_target_model": (ctypes.c_void_p, [_handle]),
     "gc_session_distribution": (
         _status,
         [_handle, _int32s, _int32, _int32s, _doubles, _int32, _int32s],

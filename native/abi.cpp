@@ -163,3 +163,5 @@ gc_status gc_node_rows(const gc_engine *engine, const int32_t *tokens, int32_t n
         *found = exit.reached();
     });
 }
+
+void *gc_target_model(const gc_engine *engine) { return engine->impl->target(); }

@@ -21,7 +21,7 @@ extern "C" {
 
 #define GC_API __attribute__((visibility("default")))
 
-#define GC_ABI_VERSION 9
+#define GC_ABI_VERSION 10
 
 // Most tokens drafted in one round, and the rows of one verification pass that this needs.
 #define GC_MAX_DRAFT 7
@@ -282,6 +282,9 @@ GC_API gc_status gc_session_probe(gc_session *session, int32_t width, float *log
 // graph has such a node with so many; else rows is left as it was.
 GC_API gc_status gc_node_rows(const gc_engine *engine, const int32_t *tokens, int32_t n_tokens,
                               const char *node, float *rows, int64_t n_floats, bool *found);
+
+// llama.cpp's llama_model of the target, which lives as long as the engine; for tests.
+GC_API void *gc_target_model(const gc_engine *engine);
 
 // The distribution that a token is drawn from after the timeline and up to GC_MAX_DRAFT tokens that
 // could follow it, all of them allowed by the grammar; leaves no trace. Writes up to capacity

@@ -66,7 +66,8 @@ def requantize(source: Path, target: Path, ftype: str) -> Path:
     import llama_cpp
 
     params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{ftype}")
+    kind = "ALL" if ftype == "F32" else "MOSTLY"
+    params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_{kind}_{ftype}")
     params.allow_requantize = True
     params.nthread = 1
     code = llama_cpp.llama_model_quantize(

@@ -106,11 +106,11 @@ def prefill(target: Any, tokens: list[int], vocab: int, hidden: int) -> tuple[Ro
     ext.llama_set_embeddings_nextn(target, True, False)
     batch = lib.llama_batch_init(len(tokens), 0, 1)
     try:
-        _fill(batch, tokens, 0)
+        fill(batch, tokens, 0)
         assert lib.llama_decode(target, batch) == 0
         count = range(len(tokens))
-        logits = [_row(lib.llama_get_logits_ith(target, i), vocab) for i in count]
-        states = [_row(ext.llama_get_embeddings_nextn_ith(target, i), hidden) for i in count]
+        logits = [float_row(lib.llama_get_logits_ith(target, i), vocab) for i in count]
+        states = [float_row(ext.llama_get_embeddings_nextn_ith(target, i), hidden) for i in count]
         return np.stack(logits), np.stack(states)
     finally:
         lib.llama_batch_free(batch)
@@ -123,23 +123,23 @@ def draft(drafter: Any, token: int, state: Rows, position: int, vocab: int) -> t
     tokens = (ctypes.c_int32 * 1)()
     try:
         batch.token = ctypes.cast(tokens, type(batch.token))
-        _fill(batch, [token], position)
+        fill(batch, [token], position)
         row = np.ascontiguousarray(state, np.float32)
         ctypes.memmove(batch.embd, row.ctypes.data, row.nbytes)
         assert lib.llama_decode(drafter, batch) == 0
-        logits = _row(lib.llama_get_logits_ith(drafter, 0), vocab)
-        return logits, _row(ext.llama_get_embeddings_nextn_ith(drafter, 0), len(state))
+        logits = float_row(lib.llama_get_logits_ith(drafter, 0), vocab)
+        return logits, float_row(ext.llama_get_embeddings_nextn_ith(drafter, 0), len(state))
     finally:
         batch.token = None
         lib.llama_batch_free(batch)
 
 
-def _fill(batch: Any, tokens: list[int], position: int) -> None:
+def fill(batch: Any, tokens: list[int], position: int) -> None:
     batch.n_tokens = len(tokens)
     for i, token in enumerate(tokens):
         batch.token[i], batch.pos[i] = token, position + i
         batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = 1, 0, 1
 
 
-def _row(pointer: Any, width: int) -> Rows:
+def float_row(pointer: Any, width: int) -> Rows:
     return np.ctypeslib.as_array(pointer, shape=(width,)).copy()
