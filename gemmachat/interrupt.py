@@ -61,6 +61,9 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
             if signal.SIGINT in numbers:
                 interrupt.pressed = True
                 action()
+            terminated = signal.getsignal(signal.SIGTERM)
+            if signal.SIGTERM in numbers and callable(terminated):
+                terminated(signal.SIGTERM, None)
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         # Runs in the main thread once native code has returned. The listener does the work; this

@@ -67,6 +67,8 @@ class LineEditor:
     ) -> None:
         self._status = status
         self._shown = shown
+        self.left_text = False
+        """Whether there was text in the line when Ctrl-C was pressed."""
         self._reading = False
         self._above: deque[Callable[[], None]] = deque()
         self._warn = warn
@@ -95,10 +97,14 @@ class LineEditor:
         `default` is there to be changed. Raises what `fail` was called with meanwhile.
         """
         self._reading = True
+        self.left_text = False
         try:
             return message_of(valid(self._session.prompt(default=default)))
         except EOFError:
             return None
+        except KeyboardInterrupt:
+            self.left_text = bool(self._session.default_buffer.text)
+            raise
         finally:
             self._reading = False
             self._show_above()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from gemmachat.interrupt import interrupts_raise
 from gemmachat.sanitize import safe_line, safe_text
 from gemmachat.standard_streams import discard, make_blocking, standard
-from gemmachat.terminal_mode import keys_asked, keys_held
+from gemmachat.terminal_mode import UNMARKED, keys_asked, keys_held
 from gemmachat.theme import ThemeName, theme, theme_of
 from gemmachat.transfer_view import SECONDS_BETWEEN_LINES, Bar, Lines
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_SENTENCE = 1000  # characters; it may echo an argument
 _MAX_COPY = 100_000  # bytes that terminals take in one sequence
-_MARKS, _NO_MARKS = "\x1b[?2004h", "\x1b[?2004l"  # bracketed paste
+_MARKS = "\x1b[?2004h"  # bracketed paste
 _DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
 
 
@@ -259,7 +259,7 @@ class Screen:
             self._mark_pastes(terminal, before)
 
     def _mark_pastes(self, old: TextIO | None, new: TextIO | None) -> None:
-        for stream, sequence in ((old, _NO_MARKS), (new, _MARKS)):
+        for stream, sequence in ((old, UNMARKED), (new, _MARKS)):
             if stream is not None and old is not new:
                 stream.write(sequence)
                 stream.flush()

@@ -21,12 +21,18 @@ class Reader(Protocol):
     def read(self, default: str = "") -> str | None:
         """Return a message, None at the end. Ctrl-C raises KeyboardInterrupt."""
 
+    @property
+    def left_text(self) -> bool:
+        """Whether there was text in the line when Ctrl-C was pressed."""
+
 
 class PlainReader:
     """Reads lines without any editing, as from a terminal that can do nothing else."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+
+    left_text = False  # unknown: the terminal had it
 
     def read(self, default: str = "") -> str | None:
         """Return a line, or several between three double quotes. `default` is shown before."""
@@ -82,7 +88,7 @@ class Repl:
         if talk is not None and not asking:
             talk.stopped()
         elif talk is None or talk.settled:
-            if self._leaving:
+            if self._leaving and not self._reader.left_text:
                 return False
             self._leaving = True
             if talk is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gemmachat import loading, run_options, settings
 from gemmachat.background import Background
-from gemmachat.catalog import ResolvedModel, looks_like_model, unknown_model
+from gemmachat.catalog import ResolvedModel, looks_like_model
 from gemmachat.errors import NotFoundError, UsageError
 from gemmachat.sampling import SamplingParams
 from gemmachat.typed_values import draft_policy
@@ -140,7 +140,7 @@ def _source(
         # A drafter that was saved belongs to the model of that chat, and not to another one.
         if name is not None and "drafter" not in here:
             request = replace(request, drafter=None)
-        found, hint = _find(name, request.drafter, resumed)
+        found, hint = _find(name, request, resumed)
     options = _generation_options(request, found, resumed)
     run_options.check(options, form)
     return _source_of(request, found, base_url, options, screen, given), hint
@@ -161,22 +161,23 @@ def _store(screen: Screen, *, tells: bool) -> Store | None:
 
 def _model_and_prompt(request: RunRequest, *, remote: bool) -> tuple[str | None, str | None]:
     first, second = request.first, request.second
-    if first is None:
-        return first, second
-    if second is not None:
-        if not looks_like_model(first) and not remote:
-            raise NotFoundError(f"{unknown_model(first)} (a prompt of several words needs quotes)")
+    if first is None or second is not None:
         return first, second
     return (first, None) if looks_like_model(first) and not remote else (None, first)
 
 
 def _find(
-    name: str | None, drafter: str | None, resumed: SavedChat | None
+    name: str | None, request: RunRequest, resumed: SavedChat | None
 ) -> tuple[ResolvedModel, str | None]:
     if name is not None or resumed is None:
-        return loading.find_model(name, drafter)
+        try:
+            return loading.find_model(name, request.drafter)
+        except NotFoundError as error:
+            if name is None or request.second is None or looks_like_model(name):
+                raise
+            raise NotFoundError(f"{error} (a prompt of several words needs quotes)") from None
     try:
-        return loading.find_model(run_options.model_of(resumed), drafter)
+        return loading.find_model(run_options.model_of(resumed), request.drafter)
     except NotFoundError as error:
         raise run_options.explained(error, resumed) from error
 

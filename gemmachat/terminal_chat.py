@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from gemmachat import settings
 from gemmachat.background import Background, any_running
 from gemmachat.errors import NotFoundError
 from gemmachat.repl import PlainReader, Reader, Repl
+from gemmachat.terminal_mode import restored_when_terminated
 
 if TYPE_CHECKING:
     from gemmachat.command_completion import Suggestion
@@ -32,8 +33,11 @@ def run_chat(chat: Background[Talk], screen: Screen, *, private: bool) -> None:
     screen.note(_WORDS if begun is None else f"{begun.opening.name}: {_WORDS}")
     if begun is not None and begun.recording.id is not None:
         screen.note(f"chat {begun.recording.id}: {begun.recording.name}")
+    terminal = screen.terminal
+    in_order = restored_when_terminated(sys.stdin, terminal) if terminal else nullcontext()
     try:
-        Repl(chat, _reader(chat, screen, private=private), screen).run()
+        with in_order:
+            Repl(chat, _reader(chat, screen, private=private), screen).run()
     finally:
         _leave(chat, failed=sys.exc_info()[0] is not None)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, TextIO
 
 if sys.platform != "win32":
     import termios
 
 _INPUT, _LOCAL = 0, 3  # where `tcgetattr` puts these flags
+UNMARKED = "\x1b[?2004l"
+"""Ends bracketed paste."""
 
 
 @contextmanager
@@ -44,6 +49,27 @@ def keys_asked(stdin: TextIO | None) -> Iterator[None]:
             # Unlike TCSAFLUSH this reaches keys, too, that the system is still passing on.
             termios.tcflush(descriptor, termios.TCIFLUSH)
         yield
+
+
+@contextmanager
+def restored_when_terminated(stdin: TextIO, out: TextIO) -> Iterator[None]:
+    """Have SIGTERM leave the terminal as it is now, and end the process, whatever it does.
+
+    Main thread only. `interrupt.on_interrupt` passes the signal on while native code runs.
+    """
+    before = termios.tcgetattr(stdin.fileno())
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(stdin.fileno(), termios.TCSANOW, before)
+            os.write(out.fileno(), f"{UNMARKED}\n".encode())
+        os._exit(128 + number)
+
+    previous = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager

@@ -5,6 +5,10 @@ Loading is in `test_loading_terminal.py`, calls of tools in `test_tool_terminal.
 
 from __future__ import annotations
 
+import signal
+import termios
+
+import pytest
 from pseudo_terminal import PseudoTerminal, pseudo_terminal, scripted
 
 ANSWERS = ("first answer", "second answer", "third answer", "fourth answer")
@@ -87,3 +91,31 @@ def test_interrupts_in_a_row_at_the_prompt_leave_only_when_they_are_two() -> Non
         terminal.wait_for_prompt()
         terminal.send("\x03")
         assert terminal.end() == 0
+
+
+def test_interrupt_of_what_was_typed_since_the_first_one_does_not_leave() -> None:
+    with pseudo_terminal("run", "tiny", script=scripted(*ANSWERS)) as terminal:
+        terminal.wait_for_prompt()
+        for times, typed in enumerate(("abc", "def", "ghi"), 1):
+            terminal.send(typed)
+            terminal.wait_for(f"> {typed}")
+            terminal.send("\x03")
+            terminal.wait(lambda shown, n=times: shown.text.count("press Ctrl-C again") == n)
+            terminal.wait_for_prompt()
+        terminal.send("\x03")
+        assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("answering", [False, True])
+def test_termination_leaves_the_terminal_as_it_was(answering: bool) -> None:
+    with pseudo_terminal("run", "tiny", script=scripted(*ANSWERS, hang_at=0)) as terminal:
+        before = termios.tcgetattr(terminal.child.child_fd)
+        terminal.wait_for_prompt()
+        if answering:
+            terminal.line("hi")
+            terminal.wait_for("reading the prompt")
+        assert termios.tcgetattr(terminal.child.child_fd) != before
+        terminal.child.kill(signal.SIGTERM)
+        assert terminal.end() == 128 + signal.SIGTERM
+        assert termios.tcgetattr(terminal.child.child_fd) == before
+        assert terminal.raw.rindex(b"\x1b[?2004l") > terminal.raw.rindex(b"\x1b[?2004h")

@@ -21,10 +21,12 @@ inline void pack_nibbles(const uint8_t *bytes, int row, Nibbles &nibbles) {
     }
 }
 
-// The sums of products of unsigned weights with 32 activations of each row of a tile.
+// The sums of products of unsigned weights with 32 activations of each row of a tile. Called from
+// two types, GCC would not inline it, and sums would pass through memory.
 template <int kTile>
-void multiply_nibbles(const Nibbles &nibbles, const int8_t *const (&activations)[kTile],
-                      Isa::Sums (&sums)[kTile][kVectors]) {
+__attribute__((always_inline)) inline void multiply_nibbles(
+    const Nibbles &nibbles, const int8_t *const (&activations)[kTile],
+    Isa::Sums (&sums)[kTile][kVectors]) {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
         Isa::Bytes both[kVectors], weights[kVectors];
