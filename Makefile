@@ -25,12 +25,12 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror $(filter-out %.txt,$(NATIVE))
+	$(BIN)/clang-format --dry-run --Werror --style=file:native/.clang-format $(filter-out %.txt,$(NATIVE)) tests/*.cpp
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/clang-format -i $(filter-out %.txt,$(NATIVE))
+	$(BIN)/clang-format -i --style=file:native/.clang-format $(filter-out %.txt,$(NATIVE)) tests/*.cpp
 
 bench: $(VENV)/.runtime
 	$(BIN)/python benchmarks/drafting.py

@@ -7,6 +7,8 @@ import sys
 
 import gemmachat
 
+if len(sys.argv) < 2:
+    sys.exit("give the address of a server, as http://127.0.0.1:8000/v1")
 url, *model = sys.argv[1:]
 with gemmachat.Chat(*model, base_url=url) as chat:
     for piece in chat.send("Who are you?"):

@@ -44,7 +44,7 @@ class Chat:
         draft: DraftPolicy = "auto",
         exact: bool = False,
         max_tokens: int | None = None,
-        stop: tuple[str, ...] = (),
+        stop: str | tuple[str, ...] = (),
         think: bool = False,
         thought_budget: int | None = None,
         tools: Tools | None = None,
@@ -54,6 +54,9 @@ class Chat:
         from gemmachat.generation import GenerationOptions
         from gemmachat.loading import find_model
 
+        for name, limit in (("max_tokens", max_tokens), ("thought_budget", thought_budget)):
+            if limit is not None and limit < 1:
+                raise UsageError(f"{name} must be at least 1, not {limit}")
         with ExitStack() as opened:
             if base_url is None:
                 found, _ = find_model(model, drafter)
@@ -67,7 +70,7 @@ class Chat:
                 draft,
                 max_tokens,
                 exact=exact,
-                stop=stop,
+                stop=(stop,) if isinstance(stop, str) else stop,
                 think=think,
                 thought_budget=thought_budget,
             )

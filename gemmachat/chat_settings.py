@@ -79,12 +79,15 @@ _DISPLAY: dict[str, Callable[[str], Any]] = {
     "fold_thoughts": _choice(_ON_OFF),
     "theme": _choice({name: name for name in THEMES}),
 }
+_HERE_ONLY = ("draft",)
 SETTINGS = (*_SAMPLING, *_OPTIONS, *_DISPLAY)
 
 
 def change(name: str, text: str, chat: Dialogue, display: Display) -> None:
     """Set a setting from how it is typed. Raises `UsageError` on one that makes no sense."""
     known = _known(name)
+    if known in _HERE_ONLY and chat.on_server:
+        raise UsageError(f"{known} is for models on this machine, and this one is on a server")
     try:
         value = {**_SAMPLING, **_OPTIONS, **_DISPLAY}[known](text)
     except UsageError as error:
@@ -112,7 +115,11 @@ def listed(chat: Dialogue, display: Display) -> dict[str, str]:
     values: dict[str, Any] = {}
     for owner in (chat.options.sampling, chat.options, display):
         values |= {field.name: getattr(owner, field.name) for field in fields(owner)}
-    return {name: _spelled(name, values[name]) for name in SETTINGS}
+    spelled = {name: _spelled(name, values[name]) for name in SETTINGS}
+    if chat.on_server:
+        unsaid = {*_SAMPLING, *_HERE_ONLY} - chat.options.given
+        spelled |= dict.fromkeys(unsaid, "the server's")
+    return spelled
 
 
 def one(name: str, chat: Dialogue, display: Display) -> str:

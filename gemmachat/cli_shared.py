@@ -41,7 +41,7 @@ KernelChoice = Annotated[
     typer.Option(
         "--kernels",
         metavar="auto|ggml",
-        help="Matrix kernels: gemmachat's own where they gain, or ggml's alone. Default: as "
+        help="Matrix kernels: gemmachat's own where there are any, or ggml's alone. Default: as "
         f"{settings.KERNELS_VARIABLE} says, else auto.",
         show_default=False,
     ),

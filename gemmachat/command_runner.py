@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmachat import chat_settings, clipboard, commands
 from gemmachat.ask import show_stats
 from gemmachat.attachment import attached
-from gemmachat.conversation import Conversation
 from gemmachat.errors import GemmachatError, UsageError
-from gemmachat.export import export
-from gemmachat.publish import publish
-from gemmachat.saved_options import from_settings
+from gemmachat.saved_chat_commands import SavedChatCommands, shortened
 
 if TYPE_CHECKING:
     from gemmachat.dialogue import Dialogue
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
 
 _CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
 _WITHOUT_MODEL = {"/help", "/chats", "/read"}
-_SHOWN_OF_LOADED = 500  # characters of the last answer of a chat that is taken up
 
 
 class CommandRunner:
@@ -32,6 +26,7 @@ class CommandRunner:
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
         self._screen = talk.screen
+        saved = SavedChatCommands(talk)
         self._actions: dict[str, Callable[[str], None]] = {
             "/help": self._help,
             "/model": self._model,
@@ -45,11 +40,11 @@ class CommandRunner:
             "/undo": self._undo,
             "/edit": self._edit,
             "/copy": self._copy,
-            "/save": self._save,
-            "/load": self._load,
-            "/chats": self._chats,
-            "/rename": self._rename,
-            "/export": self._export,
+            "/save": saved.save,
+            "/load": saved.load,
+            "/chats": saved.chats,
+            "/rename": saved.rename,
+            "/export": saved.export,
             "/read": self._read,
             "/clear": self._clear,
             "/compact": self._compact,
@@ -172,7 +167,7 @@ class CommandRunner:
         if question is None:
             raise UsageError("there is nothing to take back")
         self._talk.changed()
-        self._screen.note(f"taken back: {_shortened(question)}")
+        self._screen.note(f"taken back: {shortened(question)}")
 
     def _edit(self, text: str) -> None:
         turns = self._talk.chat.conversation.turns()
@@ -199,58 +194,6 @@ class CommandRunner:
             raise UsageError("nothing here takes a copy: neither a desktop nor the terminal")
         self._screen.note(f"copied {len(text)} characters ({program or 'by the terminal'})")
 
-    def _save(self, name: str) -> None:
-        self._saved()
-        if name:
-            self._talk.recording.rename(name)
-        self._screen.note(f"chat {self._talk.recording.id}: {self._talk.recording.name}")
-
-    def _rename(self, name: str) -> None:
-        if not name:
-            raise UsageError("give the new name")
-        self._save(name)
-
-    def _load(self, argument: str) -> None:
-        if self._talk.store is None:
-            raise UsageError("nothing is loaded in a chat that is not saved (--no-save)")
-        if not argument.isascii() or not argument.isdigit():
-            raise UsageError("give the number of a chat: /chats lists them")
-        saved = self._talk.store.load(int(argument))
-        conversation = Conversation.from_dict(saved.content.document)
-        options = from_settings(saved.content.settings, self._talk.chat.options)
-        self._talk.chat.restore(conversation)
-        self._talk.chat.options = options
-        self._talk.recording.switch(saved)
-        self._talk.used = self._talk.chat.used_tokens
-        turns = conversation.turns()
-        self._screen.note(f"chat {saved.id}: {saved.content.name} ({len(turns)} questions)")
-        if turns:
-            last = turns[-1]
-            self._screen.note(f"> {_shortened(last[0].text)}", _shortened(last[-1].text))
-        self._talk.typed_again = saved.content.pending
-
-    def _chats(self, text: str) -> None:
-        if self._talk.store is None:
-            raise UsageError("this chat is not saved, and lists none (--no-save)")
-        chats = self._talk.store.chats(text)
-        if not chats:
-            self._screen.note("no chat is saved" if not text else "no chat holds that text")
-        for chat in chats:
-            when = chat.changed_at.astimezone().strftime("%Y-%m-%d %H:%M")
-            self._screen.note(f"{chat.id:>5}  {when}  {chat.questions:>3}  {chat.name}")
-
-    def _export(self, argument: str) -> None:
-        path = Path(os.path.expanduser(argument))
-        if path.suffix not in (".md", ".json"):
-            raise UsageError("give the path of a file that ends in .md or .json")
-        if path.exists():
-            raise UsageError(f"{argument} exists already: give another name")
-        talk = self._talk
-        name = talk.recording.name or "Chat"
-        text = export(talk.chat.conversation, path.suffix[1:], name=name, model=talk.opening.name)
-        publish(path, text.encode("utf-8"))
-        self._screen.note(f"written to {argument}")
-
     def _read(self, argument: str) -> None:
         if not argument:
             raise UsageError("give the path of a text file")
@@ -266,10 +209,12 @@ class CommandRunner:
         self._screen.note("a new conversation")
 
     def _compact(self, _argument: str) -> None:
-        chat = self._talk.chat
+        chat, recording = self._talk.chat, self._talk.recording
+        before, go_back = recording.id, recording.branch()
         self._talk.show(chat.compact)
         done = chat.compaction
         if done is None:
+            go_back()
             self._screen.note("nothing was changed")
         else:
             counts = f": {done.tokens_before} tokens became {done.tokens_after}"
@@ -277,6 +222,8 @@ class CommandRunner:
             self._screen.note(
                 f"this summary stands for {done.turns} turns now{counts if known else ''}"
             )
+            if before is not None:
+                self._screen.note(f"chat {before} keeps them, this goes on as chat {recording.id}")
 
     def _tokens(self, text: str) -> None:
         opened = self._talk.opened
@@ -290,15 +237,3 @@ class CommandRunner:
             self._screen.note(f"{used} tokens were used by the last turn, as the server counts")
         else:
             self._screen.note(f"{used} of {n_ctx} tokens are used, {n_ctx - used} are left")
-
-    def _saved(self) -> None:
-        if self._talk.store is None:
-            raise UsageError("this chat is not saved (--no-save)")
-        if self._talk.recording.name is None:
-            raise UsageError("there is nothing to save yet: ask something first")
-
-
-def _shortened(text: str) -> str:
-    if len(text) <= _SHOWN_OF_LOADED:
-        return text
-    return f"{text[:_SHOWN_OF_LOADED]} ..."

@@ -74,6 +74,11 @@ class Dialogue(ABC):
         """Tokens of the context that the conversation takes now; 0 where nobody knows."""
 
     @property
+    def on_server(self) -> bool:
+        """Whether a server has the model."""
+        return self.n_ctx is None
+
+    @property
     @abstractmethod
     def n_ctx(self) -> int | None:
         """Tokens that the context holds; None where nobody knows."""

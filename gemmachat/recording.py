@@ -74,6 +74,18 @@ class Recording:
         self._saved = saved
         self._content = None if saved is None else saved.content
 
+    def branch(self) -> Callable[[], None]:
+        """Save what follows as a chat of its own; the one so far stays as it was saved.
+
+        Returns what goes back to that one.
+        """
+        before, self._saved = self._saved, None
+
+        def back() -> None:
+            self._saved = before
+
+        return back
+
     def _made(self, name: str, document: Mapping[str, Any], pending: str | None) -> ChatContent:
         return ChatContent(name, self.origin.model, self.origin.settings, document, pending)
 

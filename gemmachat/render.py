@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gemmachat.parse import Part, Piece
 
 MAX_SENTENCE = 1000  # characters; it may echo an argument
+_MIN_WRAPPED = 20  # columns
 _MAX_COPY = 100_000  # bytes that terminals take in one sequence
 _MARKS = "\x1b[?2004h"  # bracketed paste
 _DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
@@ -146,7 +147,8 @@ class Screen:
 
     def note(self, *lines: str) -> None:
         """Write lines to standard error, dimmed on a terminal. Any thread."""
-        text = "".join(self._styled(_DIM, safe_text(line)) + "\n" for line in lines)
+        shown = [part for line in lines for part in self._wrapped(safe_text(line))]
+        text = "".join(self._styled(_DIM, line) + "\n" for line in shown)
         if not self.above_prompt(lambda: self._tell(text)):
             self._tell(text)
 
@@ -230,6 +232,16 @@ class Screen:
     def abandon_output(self) -> None:
         """Give up on standard output: nobody reads it, or nothing more can be written."""
         discard(self._out)
+
+    def _wrapped(self, line: str) -> list[str]:
+        """Break a line between words where it is wider than the terminal, if it goes to one."""
+        width = shutil.get_terminal_size().columns if self._err.isatty() else 0
+        if len(line) <= width or width < _MIN_WRAPPED or "\n" in line:
+            return [line]
+        import textwrap
+
+        indent = " " * min(len(line) - len(line.lstrip()), width // 2)
+        return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
     def _new_view(self) -> AnswerView:
         from gemmachat.answer_view import AnswerView

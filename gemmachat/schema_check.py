@@ -228,10 +228,15 @@ def _require_types(types: list[Any], where: str) -> None:
         raise UsageError(f"type in {where} lists no type")
 
 
+_BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+
+
 def _allow(keywords: set[str], allowed: tuple[str, ...], where: str) -> None:
     left = sorted(keywords - set(allowed))
     if left:
         beside = f" beside {allowed[-1]}" if len(allowed) < 3 else ""
+        if _BOUNDS.issuperset(left):
+            beside = " for a type other than integer"
         raise UsageError(
             f"{where} uses {', '.join(map(repr, left))[:120]}{beside}, which cannot be enforced: "
             "remove it"

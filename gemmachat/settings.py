@@ -22,7 +22,7 @@ MODEL_VARIABLE = "GEMMACHAT_MODEL"
 KERNELS_VARIABLE = "GEMMACHAT_KERNELS"
 
 Kernels = Literal["auto", "ggml"]
-"""Matrix kernels: gemmachat's own where they gain, or ggml's alone."""
+"""Matrix kernels: gemmachat's own where there are any, or ggml's alone."""
 
 _MAX_BYTES = 1 << 20
 

@@ -106,13 +106,13 @@ class Store:
     def chats(self, containing: str = "") -> list[ChatInfo]:
         """Return the chats in whose name or messages a text occurs, in any case, newest first."""
         with self._file.transaction(writing=False) as connection:
-            connection.create_function("folded", 1, str.casefold, deterministic=True)
+            connection.create_function("folded", 1, _folded, deterministic=True)
             rows = connection.execute(
                 "SELECT id, name, model, "
                 "(SELECT count(*) FROM messages WHERE chat = id AND role = 'user'), "
                 "created_at, changed_at FROM chats "
-                "WHERE instr(folded(name), :text) OR EXISTS (SELECT 1 FROM messages "
-                "WHERE chat = id AND instr(folded(text), :text)) "
+                "WHERE instr(folded(CAST(name AS BLOB)), :text) OR EXISTS (SELECT 1 FROM messages "
+                "WHERE chat = id AND instr(folded(CAST(text AS BLOB)), :text)) "
                 "ORDER BY changed_at DESC, id DESC",
                 {"text": _encodable(containing.casefold())},
             ).fetchall()
@@ -129,6 +129,10 @@ class Store:
         with self._file.transaction(writing=True) as connection:
             _find(connection, chat, "id")
             connection.execute("DELETE FROM chats WHERE id = ?", (chat,))
+
+
+def _folded(text: bytes) -> str:
+    return text.decode("utf-8", "replace").casefold()
 
 
 def first_name(question: str) -> str:

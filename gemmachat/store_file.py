@@ -93,6 +93,8 @@ class StoreFile:
         # What is said in private is for its owner only; SQLite's own files follow.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
+        # One damaged text must not keep all others from being read.
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA synchronous = FULL")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -122,10 +123,24 @@ def test_compact_shows_what_it_did() -> None:
         shown = terminal.told("/compact")
         assert "In short: one." in shown
         assert "this summary stands for 1 turns now" in shown
+        kept = re.search(r"chat (\d+) keeps them, this goes on as chat (\d+)", shown)
+        assert kept is not None
+        assert re.findall(r"^ +(\d+)  2", terminal.told("/chats"), re.MULTILINE) == [
+            kept[2],
+            kept[1],
+        ]
         terminal.ask("/undo")
         again = terminal.told("/compact")
         assert "nothing to compact" in again
         assert "this summary" not in again
+        assert terminal.leave() == 0
+
+
+def test_notes_are_broken_between_words() -> None:
+    with pseudo_terminal("run", "tiny", script=scripted("one"), columns=40) as terminal:
+        terminal.wait_for_prompt()
+        told = terminal.told("/help think")
+        assert "fold the thoughts, or show the last ones" in " ".join(told.split())
         assert terminal.leave() == 0
 
 

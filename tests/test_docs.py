@@ -67,6 +67,12 @@ def test_a_context_without_tokens_is_refused() -> None:
         gemmachat.Chat("tiny", n_ctx=0)
 
 
+@pytest.mark.parametrize("limit", ["max_tokens", "thought_budget"])
+def test_a_limit_below_one_is_refused(limit: str) -> None:
+    with pytest.raises(UsageError, match=f"{limit} must be at least 1, not -1"):
+        gemmachat.Chat("tiny", **{limit: -1})
+
+
 def test_a_cancel_between_answers_stops_none() -> None:
     with gemmachat.Chat("tiny", sampling=gemmachat.SamplingParams(temperature=0.0)) as chat:
         chat.ask("hi")

@@ -51,6 +51,15 @@ def ask(chat: RemoteChat, question: str = "hi") -> Answer:
     return chat.last
 
 
+def test_settings_that_were_not_given_are_the_servers_own() -> None:
+    chat, display = chat_at("http://127.0.0.1:9/v1"), Display("dark")
+    assert chat_settings.one("top_k", chat, display) == "the server's"
+    chat_settings.change("top_k", "5", chat, display)
+    assert chat_settings.one("top_k", chat, display) == "5"
+    with pytest.raises(UsageError, match="draft is for models on this machine"):
+        chat_settings.change("draft", "3", chat, display)
+
+
 # ---- a real server -------------------------------------------------------------------------------
 
 

@@ -80,6 +80,16 @@ def test_keys_of_a_later_document_are_kept(store: Store) -> None:
     assert store.load(store.save(later).id).content.document == later.document
 
 
+def test_a_text_that_is_damaged_hides_no_other_chat(store: Store) -> None:
+    broken, sound = store.save(content("what?", "a")).id, store.save(content("WHAT else", "b")).id
+    with sqlite3.connect(store.path) as connection:
+        connection.execute(
+            "UPDATE messages SET text = CAST(x'77686174ff' AS TEXT) WHERE chat = ?", (broken,)
+        )
+    assert [chat.id for chat in store.chats("what")] == [sound, broken]
+    assert store.load(sound).content.document["messages"]
+
+
 def test_chats_are_listed_newest_first_and_found_in_any_case(store: Store) -> None:
     first = store.save(content("Über STRASSEN", "100% sure_", name="Roads"))
     second = store.save(content("q", "a", "q2", "a2", name="Other"))
