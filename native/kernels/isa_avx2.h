@@ -13,7 +13,7 @@ namespace {
 struct Avx2 {
     static constexpr int kLanes = 8;
     // Rows of activations at once: sums and results of 16 weight rows take twelve registers.
-    static constexpr int kTile = 3;
+    static constexpr int kTile = 4;
 
     using Bytes = __m256i;
     using Ints = __m256i;

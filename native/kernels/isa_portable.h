@@ -14,7 +14,7 @@ namespace {
 template <int kWidth>
 struct Portable {
     static constexpr int kLanes = kWidth;
-    static constexpr int kTile = kWidth == 8 ? 3 : 6;
+    static constexpr int kTile = kWidth == 8 ? 4 : 6;
 
     struct Bytes {
         uint8_t at[kLanes * 4];
