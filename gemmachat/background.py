@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from gemmachat.errors import MemoryLimitError
+
 _TICK_S = 0.1  # how soon Ctrl-C ends a wait
 _THREAD = "gemmachat: background"
 
@@ -33,7 +35,14 @@ class Background(Generic[Value]):
             finally:
                 ended.set()
 
-        threading.Thread(target=run, name=_THREAD, daemon=True).start()
+        try:
+            threading.Thread(target=run, name=_THREAD, daemon=True).start()
+        except RuntimeError:
+            self._ended = None
+            self._error = MemoryLimitError(
+                "no thread can be started: memory or the number of processes is at its limit"
+            )
+            done(self._error)
 
     @property
     def value(self) -> Value | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemmachat.errors import GemmachatError, UsageError
 from gemmachat.native_structs import MAX_DRAFT
-from gemmachat.sampling import MAX_INT32
+from gemmachat.sampling import MAX_INT32, SamplingParams
 from gemmachat.theme import THEMES
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ _DISPLAY: dict[str, Callable[[str], Any]] = {
     "fold_thoughts": _choice(_ON_OFF),
     "theme": _choice({name: name for name in THEMES}),
 }
-_HERE_ONLY = ("draft",)
+_HERE_ONLY = ("draft", "thought_budget")
 SETTINGS = (*_SAMPLING, *_OPTIONS, *_DISPLAY)
 
 
@@ -117,7 +117,10 @@ def listed(chat: Dialogue, display: Display) -> dict[str, str]:
         values |= {field.name: getattr(owner, field.name) for field in fields(owner)}
     spelled = {name: _spelled(name, values[name]) for name in SETTINGS}
     if chat.on_server:
-        unsaid = {*_SAMPLING, *_HERE_ONLY} - chat.options.given
+        plain = SamplingParams()
+        usual = {name: getattr(plain, name) for name in _SAMPLING} | {"think": False}
+        unsaid = {name for name, value in usual.items() if values[name] == value}
+        unsaid = (unsaid - chat.options.given) | {*_HERE_ONLY}
         spelled |= dict.fromkeys(unsaid, "the server's")
     return spelled
 

@@ -76,10 +76,13 @@ def delete(
     """Delete chats for good; what they said is overwritten."""
     store = _store(context.obj)
     names = {chat.id: chat.name for chat in store.chats()}
-    told = ", ".join(f"{number} ({names[number]})" for number in numbers if number in names)
-    if told:
-        ask_to_remove(context.obj, f"delete {told}?", yes)
-    for number in numbers:
+    wanted = list(dict.fromkeys(numbers))
+    for number in wanted:
+        if number not in names:
+            raise NotFoundError(f"there is no chat {number}: nothing was deleted")
+    told = ", ".join(f"{number} ({names[number]})" for number in wanted)
+    ask_to_remove(context.obj, f"delete {told}?", yes)
+    for number in wanted:
         store.delete(number)
 
 

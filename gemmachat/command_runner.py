@@ -211,10 +211,14 @@ class CommandRunner:
     def _compact(self, _argument: str) -> None:
         chat, recording = self._talk.chat, self._talk.recording
         before, go_back = recording.id, recording.branch()
-        self._talk.show(chat.compact)
+        compacted = False
+        try:
+            compacted = self._talk.show(chat.compact) and chat.compaction is not None
+        finally:
+            if not compacted:
+                go_back()
         done = chat.compaction
         if done is None:
-            go_back()
             self._screen.note("nothing was changed")
         else:
             counts = f": {done.tokens_before} tokens became {done.tokens_after}"
@@ -222,7 +226,7 @@ class CommandRunner:
             self._screen.note(
                 f"this summary stands for {done.turns} turns now{counts if known else ''}"
             )
-            if before is not None:
+            if before is not None and recording.id is not None:
                 self._screen.note(f"chat {before} keeps them, this goes on as chat {recording.id}")
 
     def _tokens(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C while native code runs.
+"""Ctrl-C, and the end of the process by SIGTERM, while native code runs.
 
 Python runs its signal handlers between bytecodes, so not before a call into native code returns.
 The wakeup descriptor is written at once, by the C level handler: a thread reads it and acts.
@@ -41,7 +41,8 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
 
     The action runs even while the main thread is inside native code. On leaving, the previous
     handler and wakeup descriptor are back. It does nothing outside the main thread, which alone
-    receives signals, and where Ctrl-C is ignored, as in a background job of a script. Raises
+    receives signals, and where Ctrl-C is ignored, as in a background job of a script. A handler of
+    SIGTERM, which must end the process, is called from that thread as well. Raises
     `MemoryLimitError` when the system allows no further thread.
     """
     interrupt = Interrupt()

@@ -112,11 +112,14 @@ class LineEditor:
     def above(self, show: Callable[[], None]) -> bool:
         """Have `show` write above the prompt, if there is one; returns whether. Any thread."""
         app = self._session.app
-        if not self._reading or app.loop is None:
+        loop = app.loop
+        if not self._reading or loop is None:
             return False
         self._above.append(show)
-        with suppress(RuntimeError):  # the prompt has ended, and shows it then
-            app.loop.call_soon_threadsafe(self._hide_and_show, context=app.context)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(self._hide_and_show, context=app.context)
+        if not self._reading:
+            self._show_above()
         return True
 
     def _hide_and_show(self) -> None:
@@ -124,8 +127,9 @@ class LineEditor:
             run_in_terminal(self._show_above)
 
     def _show_above(self) -> None:
-        while self._above:
-            self._above.popleft()()
+        with suppress(IndexError):  # several threads may come here
+            while True:
+                self._above.popleft()()
 
     def refresh(self) -> None:
         """Show the status line anew. Any thread."""
@@ -182,6 +186,7 @@ class _Completer(Completer):
 def _bindings(edited: Callable[[str], str]) -> KeyBindings:
     keys = KeyBindings()
     typing = has_focus(DEFAULT_BUFFER)
+    editing = False
 
     @keys.add("enter", filter=typing)
     def _send(event: KeyPressEvent) -> None:
@@ -201,10 +206,19 @@ def _bindings(edited: Callable[[str], str]) -> KeyBindings:
         buffer = event.current_buffer
 
         async def take_up() -> None:
-            text = await run_in_terminal(lambda: edited(buffer.text), in_executor=True)
+            nonlocal editing
+            editing = True
+            try:
+                text = await run_in_terminal(lambda: edited(buffer.text), in_executor=True)
+            finally:
+                editing = False
             buffer.document = Document(text)
 
         event.app.create_background_task(take_up())
+
+    @keys.add("<sigint>", filter=Condition(lambda: editing))
+    def _for_the_editor(event: KeyPressEvent) -> None:  # noqa: ARG001 - the interface
+        return
 
     @keys.add("c-@", filter=typing)
     def _nothing(event: KeyPressEvent) -> None:  # noqa: ARG001 - the interface

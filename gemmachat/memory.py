@@ -107,7 +107,10 @@ def largest_context(
     kv_type: str = "f16",
     flash_attention: bool | None = None,
 ) -> int:
-    """The most tokens of a timeline that fit in `available` bytes; 0 where not even one does."""
+    """The most tokens of a timeline that fit in `available` bytes; 0 where not even one does.
+
+    It always fits. Where earlier turns stop being kept as they grow too large, more could fit too.
+    """
     fits, too_many = 0, read_shape(target).context + 1
     while too_many - fits > 1:
         n_ctx = (fits + too_many) // 2

@@ -25,13 +25,13 @@ from gemmachat.standard_streams import discard, make_blocking, standard
 from gemmachat.terminal_mode import UNMARKED, keys_asked, keys_held
 from gemmachat.theme import ThemeName, theme, theme_of
 from gemmachat.transfer_view import SECONDS_BETWEEN_LINES, Bar, Lines
+from gemmachat.wrapping import wrapped
 
 if TYPE_CHECKING:
     from gemmachat.answer_view import AnswerView
     from gemmachat.parse import Part, Piece
 
 MAX_SENTENCE = 1000  # characters; it may echo an argument
-_MIN_WRAPPED = 20  # columns
 _MAX_COPY = 100_000  # bytes that terminals take in one sequence
 _MARKS = "\x1b[?2004h"  # bracketed paste
 _DIM, _BOLD_RED, _RESET = "\x1b[2m", "\x1b[1;31m", "\x1b[0m"
@@ -147,7 +147,8 @@ class Screen:
 
     def note(self, *lines: str) -> None:
         """Write lines to standard error, dimmed on a terminal. Any thread."""
-        shown = [part for line in lines for part in self._wrapped(safe_text(line))]
+        width = shutil.get_terminal_size().columns if self._err.isatty() else None
+        shown = [part for line in lines for part in wrapped(safe_text(line), width)]
         text = "".join(self._styled(_DIM, line) + "\n" for line in shown)
         if not self.above_prompt(lambda: self._tell(text)):
             self._tell(text)
@@ -233,16 +234,6 @@ class Screen:
         """Give up on standard output: nobody reads it, or nothing more can be written."""
         discard(self._out)
 
-    def _wrapped(self, line: str) -> list[str]:
-        """Break a line between words where it is wider than the terminal, if it goes to one."""
-        width = shutil.get_terminal_size().columns if self._err.isatty() else 0
-        if len(line) <= width or width < _MIN_WRAPPED or "\n" in line:
-            return [line]
-        import textwrap
-
-        indent = " " * min(len(line) - len(line.lstrip()), width // 2)
-        return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
-
     def _new_view(self) -> AnswerView:
         from gemmachat.answer_view import AnswerView
         from gemmachat.block_view import BlockView
@@ -253,6 +244,7 @@ class Screen:
         return AnswerView(self._out, blocks, fold_thoughts=self.display.fold_thoughts)
 
     def _prompt(self, text: str) -> None:
+        text = safe_text(text)
         if self._out.isatty():  # input() would write to standard error all the same
             self._out.write(text)
             self._out.flush()

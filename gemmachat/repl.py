@@ -98,9 +98,9 @@ class Repl:
 
     def _take(self, message: str) -> bool:
         """Do what a message asks for; returns whether to go on."""
-        from gemmachat import command_runner, commands
-
         try:
+            from gemmachat import command_runner, commands
+
             talk = self._chat.wait()
         except KeyboardInterrupt:
             self._interrupted = message

@@ -32,6 +32,7 @@ _LOCAL_ONLY = (
     "kernels",
     "logprobs",
     "grammar",
+    "thought_budget",
 )
 
 
@@ -50,8 +51,9 @@ def stays_here(
         raise UsageError("with --base-url the model is named by --model NAME")
     for option in _LOCAL_ONLY:
         if option in here:
+            spelled = option.replace("_", "-")
             raise UsageError(
-                f"--{option} is for models on this machine: it does not go with --base-url"
+                f"--{spelled} is for models on this machine: it does not go with --base-url"
             )
     return False
 

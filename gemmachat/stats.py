@@ -83,9 +83,12 @@ def combine(parts: Sequence[Stats]) -> Stats:
     )
     rounds = sum(part.rounds for part in parts)
     heads = {part.draft_head for part in parts if part.drafted}
+    policy = last.draft_policy
+    if any(part.draft_policy != policy for part in parts):
+        policy += f" (of the last of {len(parts)} parts)"
     return replace(
         last,
-        draft_policy=f"{last.draft_policy} (of the last of {len(parts)} parts)",
+        draft_policy=policy,
         prompt_tokens=prompt,
         cached_tokens=cached,
         completion_tokens=completion,

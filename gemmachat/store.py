@@ -94,6 +94,8 @@ class Store:
             ).fetchall()
         revision, name, model, settings, head, pending = row
         try:
+            if any("\ufffd" in text for text in (head, settings, *(body for (body,) in bodies))):
+                raise ValueError("JSON is saved in ASCII: this was no UTF-8")
             document = {**json.loads(head), "messages": [json.loads(body) for (body,) in bodies]}
             content = ChatContent(name, model, {**json.loads(settings)}, document, pending)
         except (ValueError, TypeError, RecursionError):

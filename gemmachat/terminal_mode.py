@@ -16,6 +16,7 @@ if sys.platform != "win32":
 _INPUT, _LOCAL = 0, 3  # where `tcgetattr` puts these flags
 UNMARKED = "\x1b[?2004l"
 """Ends bracketed paste."""
+_CURSOR = "\x1b[?25h"  # shows it
 
 
 @contextmanager
@@ -62,7 +63,8 @@ def restored_when_terminated(stdin: TextIO, out: TextIO) -> Iterator[None]:
     def end(number: int, _frame: FrameType | None) -> None:
         with suppress(OSError, termios.error):
             termios.tcsetattr(stdin.fileno(), termios.TCSANOW, before)
-            os.write(out.fileno(), f"{UNMARKED}\n".encode())
+            termios.tcflow(out.fileno(), termios.TCOON)  # Ctrl-S would hold up what follows
+            os.write(out.fileno(), f"{UNMARKED}{_CURSOR}\n".encode())
         os._exit(128 + number)
 
     previous = signal.signal(signal.SIGTERM, end)

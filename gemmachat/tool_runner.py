@@ -129,7 +129,10 @@ class _Worker:
                 if not chunk:
                     raise EOFError
                 data += chunk
-        reply = json.loads(data)
+        try:
+            reply = json.loads(data)
+        except RecursionError:
+            raise ValueError("this is no reply") from None
         if not isinstance(reply, dict):
             raise ValueError("this is no reply")
         return reply
@@ -237,7 +240,7 @@ def _answers(reply: dict[str, Any], call: int) -> bool:
         return False
     if "error" in reply:
         return isinstance(reply["error"], str)
-    return isinstance(reply.get("result"), str) or is_json(reply.get("result"))
+    return "result" in reply and (isinstance(reply["result"], str) or is_json(reply["result"]))
 
 
 def _bounded(result: Any) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pyte
@@ -86,6 +88,16 @@ class _Screen(pyte.HistoryScreen):
         self.reply(data)
 
 
+def untouched_modes() -> list[Any]:
+    """The modes of a terminal that nobody has changed."""
+    ends = os.openpty()
+    try:
+        return termios.tcgetattr(ends[1])
+    finally:
+        for end in ends:
+            os.close(end)
+
+
 class PseudoTerminal:
     """A running program and the screen that it draws on."""
 
@@ -110,6 +122,11 @@ class PseudoTerminal:
         """Give the window another size, as a terminal that leaves old lines as they are."""
         self._screen.resize(lines, columns)
         self.child.setwinsize(lines, columns)
+
+    @property
+    def modes(self) -> list[Any]:
+        """What the terminal does with keys, as `termios` has it."""
+        return termios.tcgetattr(self.child.child_fd)
 
     @property
     def screen(self) -> list[str]:

@@ -67,6 +67,16 @@ def test_a_context_without_tokens_is_refused() -> None:
         gemmachat.Chat("tiny", n_ctx=0)
 
 
+def test_one_text_stops_an_answer_as_a_list_of_one_does() -> None:
+    texts = []
+    for stop in (" ", (" ",)):
+        sampling = gemmachat.SamplingParams(temperature=0.0)
+        with gemmachat.Chat("tiny", sampling=sampling, stop=stop) as chat:
+            texts.append(chat.ask("Who are you?").text)
+    assert texts[0] == texts[1]
+    assert " " not in texts[0]
+
+
 @pytest.mark.parametrize("limit", ["max_tokens", "thought_budget"])
 def test_a_limit_below_one_is_refused(limit: str) -> None:
     with pytest.raises(UsageError, match=f"{limit} must be at least 1, not -1"):

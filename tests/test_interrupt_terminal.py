@@ -6,10 +6,9 @@ Loading is in `test_loading_terminal.py`, calls of tools in `test_tool_terminal.
 from __future__ import annotations
 
 import signal
-import termios
 
 import pytest
-from pseudo_terminal import PseudoTerminal, pseudo_terminal, scripted
+from pseudo_terminal import PseudoTerminal, pseudo_terminal, scripted, untouched_modes
 
 ANSWERS = ("first answer", "second answer", "third answer", "fourth answer")
 
@@ -109,13 +108,12 @@ def test_interrupt_of_what_was_typed_since_the_first_one_does_not_leave() -> Non
 @pytest.mark.parametrize("answering", [False, True])
 def test_termination_leaves_the_terminal_as_it_was(answering: bool) -> None:
     with pseudo_terminal("run", "tiny", script=scripted(*ANSWERS, hang_at=0)) as terminal:
-        before = termios.tcgetattr(terminal.child.child_fd)
         terminal.wait_for_prompt()
         if answering:
             terminal.line("hi")
             terminal.wait_for("reading the prompt")
-        assert termios.tcgetattr(terminal.child.child_fd) != before
+        assert terminal.modes != untouched_modes()
         terminal.child.kill(signal.SIGTERM)
         assert terminal.end() == 128 + signal.SIGTERM
-        assert termios.tcgetattr(terminal.child.child_fd) == before
+        assert terminal.modes == untouched_modes()
         assert terminal.raw.rindex(b"\x1b[?2004l") > terminal.raw.rindex(b"\x1b[?2004h")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_whatever_an_editor_leaves_the_message_can_be_sent(
     script: str, typed: str, said: str | None, tmp_path: Path
 ) -> None:
     editor = tmp_path / "editor.sh"
-    editor.write_text(f"#!/bin/sh\n{script}\n")
+    editor.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n{script}\n")
     editor.chmod(0o755)
     with pseudo_terminal(
         "run",
@@ -102,6 +103,7 @@ def test_whatever_an_editor_leaves_the_message_can_be_sent(
     ) as terminal:
         terminal.wait_for_prompt()
         terminal.send("draft\x07")
+        terminal.wait(lambda seen: (tmp_path / "ran").exists())
         if said is not None:
             terminal.wait_for(said)
         else:
@@ -111,6 +113,24 @@ def test_whatever_an_editor_leaves_the_message_can_be_sent(
         terminal.line("")
         terminal.wait_for("answered")
         assert b"Traceback" not in terminal.raw
+
+
+def test_interrupt_in_the_editor_is_for_the_editor(tmp_path: Path) -> None:
+    editor = tmp_path / "editor.sh"
+    editor.write_text(
+        f"#!/bin/sh\ntrap '' INT\ntouch {tmp_path}/ran\n"
+        f'while [ ! -e {tmp_path}/go ]; do sleep 0.05; done\nprintf edited > "$1"\n'
+    )
+    editor.chmod(0o755)
+    with pseudo_terminal("run", "tiny", script=scripted("ok"), VISUAL=str(editor)) as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("draft\x07")
+        terminal.wait(lambda seen: (tmp_path / "ran").exists())
+        terminal.child.kill(signal.SIGINT)
+        terminal.pump(0.3)
+        (tmp_path / "go").touch()
+        terminal.wait_for("> edited")
+        assert "Ctrl-C again" not in terminal.text
 
 
 def test_without_any_editor_the_user_is_told(tmp_path: Path) -> None:

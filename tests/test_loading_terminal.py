@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pseudo_terminal import Gate, PseudoTerminal, pseudo_terminal, scripted
+from pseudo_terminal import Gate, pseudo_terminal, scripted, untouched_modes
 
 
 @pytest.fixture
@@ -17,17 +16,9 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
         yield gate
 
 
-def settings(terminal: PseudoTerminal) -> str:
-    """The modes of the terminal as stty tells them."""
-    return subprocess.run(
-        ["stty", "-g"], stdin=terminal.child.child_fd, capture_output=True, check=True, text=True
-    ).stdout
-
-
 @pytest.mark.parametrize("keys", ["\x04", "/bye\r", "half\x03\x03"])
 def test_leaving_does_not_wait_for_the_model(keys: str, gate: Gate) -> None:
     with pseudo_terminal("run", "tiny", script=scripted("a", gate=gate)) as terminal:
-        before = settings(terminal)
         terminal.wait_for_prompt()
         terminal.wait_for("loading tiny")
         if keys.startswith("half"):
@@ -37,7 +28,7 @@ def test_leaving_does_not_wait_for_the_model(keys: str, gate: Gate) -> None:
             keys = "\x03"
         terminal.send(keys)
         assert terminal.end() == 0
-        assert settings(terminal) == before
+        assert terminal.modes == untouched_modes()
 
 
 def test_what_is_typed_while_the_model_loads_is_answered(gate: Gate) -> None:
@@ -78,7 +69,6 @@ def test_model_that_cannot_be_loaded_ends_the_chat_with_its_sentence(
     typed: str, gate: Gate
 ) -> None:
     with pseudo_terminal("run", "tiny", script=scripted("a", gate=gate)) as terminal:
-        before = settings(terminal)
         terminal.wait_for_prompt()
         terminal.send(typed)
         terminal.wait_for("> " + typed.strip())
@@ -87,7 +77,7 @@ def test_model_that_cannot_be_loaded_ends_the_chat_with_its_sentence(
         gate.open("it is too large")
         assert terminal.end() == 5
         assert "error: it is too large" in terminal.screen
-        assert settings(terminal) == before
+        assert terminal.modes == untouched_modes()
 
 
 def test_what_is_wrong_before_a_model_is_found_ends_the_chat_with_its_sentence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from embedded import DRAFTER, GREEDY, PROMPTS, TARGET, chat_tokens
@@ -159,6 +160,11 @@ def test_stretches_of_one_answer_add_up() -> None:
     assert both.accepted_by_position == (5 / 8, 0.5)
     assert both.drafted_by_position == (8, 4)
     assert both.draft_head == "mixed"
+    assert combine([replace(first, draft_policy="x"), replace(second, draft_policy="x")]) == (
+        replace(both, draft_policy="x")
+    )
+    told = combine([replace(first, draft_policy="x"), replace(second, draft_policy="y")])
+    assert told.draft_policy == "y (of the last of 2 parts)"
 
 
 def test_what_was_generated_and_is_read_again_is_no_part_of_the_prompt() -> None:

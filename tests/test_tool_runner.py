@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import threading
 import time
 from collections.abc import Iterator
@@ -81,6 +82,7 @@ def forge(line: str) -> int:
             os.write(descriptor, line.encode() + b"\\n")
         except OSError:
             pass
+    time.sleep(60)
     return 1
 
 def twice() -> str:
@@ -143,7 +145,16 @@ def test_errors_are_told_to_the_model(runner: ToolRunner, name: str, said: str) 
 
 @pytest.mark.parametrize(
     "line",
-    ["[1]", "{}", '{"call": 1, "error": 5}', '{"call": 1, "result": NaN}', '{"result": 7}', "\\"],
+    [
+        "[1]",
+        "{}",
+        '{"call": 1}',
+        '{"call": 1, "error": 5}',
+        '{"call": 1, "result": NaN}',
+        '{"result": 7}',
+        "\\",
+        "[" * 20_000,
+    ],
 )
 def test_what_is_no_reply_to_a_call_is_no_result(runner: ToolRunner, line: str) -> None:
     assert run(runner, "forge", line=line) == {"error": "forge ended without a result"}
@@ -152,7 +163,9 @@ def test_what_is_no_reply_to_a_call_is_no_result(runner: ToolRunner, line: str) 
 
 def test_a_tool_that_returns_twice_answers_no_later_call(runner: ToolRunner) -> None:
     run(runner, "twice")
-    time.sleep(0.2)  # both replies are in the pipe
+    process = runner._workers[-1]._process
+    if process is not None:  # otherwise both replies came at once
+        assert select.select([process.stdout], [], [], 20)[0]
     assert "child" not in str(run(runner, "add", a=2))
     assert run(runner, "add", a=2) == 3
 

@@ -12,7 +12,7 @@ namespace {
 
 struct Avx2 {
     static constexpr int kLanes = 8;
-    // Rows of activations at once: sums and results of 16 weight rows take twelve registers.
+    // Rows of activations at once: their sums of 16 weight rows take half of the registers.
     static constexpr int kTile = 4;
 
     using Bytes = __m256i;
