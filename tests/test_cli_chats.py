@@ -86,7 +86,11 @@ def test_a_chat_is_shown_renamed_exported_and_deleted(command: Command, store: S
     exported = command("chats", "export", chat, "--format", "json").out
     assert json.loads(exported) == json.loads(command("chats", "show", chat, "--json").out)
     assert command("chats", "export", chat).out == command("chats", "show", chat).out
-    assert command("chats", "delete", chat).code == 1  # nobody said yes
+    assert command("chats", "delete", chat, "99", "--yes").code == 3
+    assert command("chats", "rename", chat, "\x1b[2Jevil").code == 0
+    asked = command("chats", "delete", chat)
+    assert (asked.code, "evil" in asked.out + asked.err) == (1, True)  # nobody said yes
+    assert "\x1b[2J" not in asked.out + asked.err
     assert len(store.chats()) == 1
     assert command("chats", "delete", chat, "--yes").code == 0
     assert store.chats() == []

@@ -336,6 +336,20 @@ def test_a_chat_without_questions_is_not_saved(store: Store, recording: Recordin
     assert not store.path.exists()
 
 
+def test_a_branch_leaves_the_chat_so_far_as_it_was(store: Store, recording: Recording) -> None:
+    recording.ask("q", document())
+    recording.keep(document("q", "a"))
+    first = recording.id
+    recording.branch()()
+    recording.keep(document("q", "b"))
+    assert recording.id == first
+    recording.branch()
+    recording.keep(document("summary", "short"))
+    assert recording.id != first
+    assert store.load(first).content.document == document("q", "b")
+    assert store.load(recording.id).content.document == document("summary", "short")
+
+
 def test_a_name_stays(store: Store, recording: Recording) -> None:
     recording.ask("one", document())
     recording.rename("Mine")
