@@ -210,7 +210,7 @@ class CommandRunner:
 
     def _compact(self, _argument: str) -> None:
         chat, recording = self._talk.chat, self._talk.recording
-        before, go_back = recording.id, recording.branch()
+        kept, go_back = recording.secured(), recording.branch()
         self._talk.show(chat.compact)
         done = chat.compaction
         if done is None:
@@ -222,8 +222,8 @@ class CommandRunner:
             self._screen.note(
                 f"this summary stands for {done.turns} turns now{counts if known else ''}"
             )
-            if before is not None:
-                self._screen.note(f"chat {before} keeps them, this goes on as chat {recording.id}")
+            if kept is not None and recording.id is not None:
+                self._screen.note(f"chat {kept} keeps them, this goes on as chat {recording.id}")
 
     def _tokens(self, text: str) -> None:
         opened = self._talk.opened
