@@ -236,4 +236,6 @@ class CommandRunner:
         elif n_ctx is None:
             self._screen.note(f"{used} tokens were used by the last turn, as the server counts")
         else:
-            self._screen.note(f"{used} of {n_ctx} tokens are used, {n_ctx - used} are left")
+            # The next prompt closes the last answer and opens another, and may be too long already.
+            left = max(n_ctx - used, 0)
+            self._screen.note(f"{used} of {n_ctx} tokens are used, {left} are left")

@@ -137,6 +137,18 @@ def test_compact_shows_what_it_did() -> None:
         assert terminal.leave() == 0
 
 
+def test_full_context_has_no_tokens_left_and_the_advice_helps() -> None:
+    script = scripted("long " * 100, "fine")
+    with pseudo_terminal("run", "tiny", "--ctx", "100", script=script, columns=200) as terminal:
+        terminal.wait_for_prompt()
+        assert "/compact or /undo makes room" in terminal.told("first")
+        assert "100 tokens are used, 0 are left" in terminal.told("/tokens")
+        assert "nothing to compact" in terminal.told("/compact")
+        assert "taken back: first" in terminal.told("/undo")
+        assert "fine" in terminal.told("second")
+        assert terminal.leave() == 0
+
+
 def test_notes_are_broken_between_words() -> None:
     with pseudo_terminal("run", "tiny", script=scripted("one"), columns=40) as terminal:
         terminal.wait_for_prompt()
