@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ if sys.platform != "win32":
     import termios
 
 _INPUT, _LOCAL = 0, 3  # where `tcgetattr` puts these flags
+_PATIENCE_S = 0.5  # with a terminal that takes nothing more
 UNMARKED = "\x1b[?2004l"
 """Ends bracketed paste."""
 
@@ -62,7 +64,9 @@ def restored_when_terminated(stdin: TextIO, out: TextIO) -> Iterator[None]:
     def end(number: int, _frame: FrameType | None) -> None:
         with suppress(OSError, termios.error):
             termios.tcsetattr(stdin.fileno(), termios.TCSANOW, before)
-            os.write(out.fileno(), f"{UNMARKED}\n".encode())
+            # A terminal that was stopped, by Ctrl-S for one, would never let the write return.
+            if select.select([], [out], [], _PATIENCE_S)[1]:
+                os.write(out.fileno(), f"{UNMARKED}\n".encode())
         os._exit(128 + number)
 
     previous = signal.signal(signal.SIGTERM, end)
