@@ -210,7 +210,7 @@ class CommandRunner:
 
     def _compact(self, _argument: str) -> None:
         chat, recording = self._talk.chat, self._talk.recording
-        before, go_back = recording.id, recording.branch()
+        kept, go_back = recording.secured(), recording.branch()
         compacted = False
         try:
             compacted = self._talk.show(chat.compact) and chat.compaction is not None
@@ -226,8 +226,8 @@ class CommandRunner:
             self._screen.note(
                 f"this summary stands for {done.turns} turns now{counts if known else ''}"
             )
-            if before is not None and recording.id is not None:
-                self._screen.note(f"chat {before} keeps them, this goes on as chat {recording.id}")
+            if kept is not None and recording.id is not None:
+                self._screen.note(f"chat {kept} keeps them, this goes on as chat {recording.id}")
 
     def _tokens(self, text: str) -> None:
         opened = self._talk.opened
@@ -240,4 +240,6 @@ class CommandRunner:
         elif n_ctx is None:
             self._screen.note(f"{used} tokens were used by the last turn, as the server counts")
         else:
-            self._screen.note(f"{used} of {n_ctx} tokens are used, {n_ctx - used} are left")
+            # The next prompt closes the last answer and opens another, and may be too long already.
+            left = max(n_ctx - used, 0)
+            self._screen.note(f"{used} of {n_ctx} tokens are used, {left} are left")

@@ -74,6 +74,16 @@ class Recording:
         self._saved = saved
         self._content = None if saved is None else saved.content
 
+    def secured(self) -> int | None:
+        """Return the number of the chat that has all that was said; saved anew if need be.
+
+        Saving may have failed before, or another program have deleted or changed the chat. None
+        where nothing is saved.
+        """
+        if self._content is not None and not self._is_secure():
+            self._save(self._content)
+        return None if self._failing else self.id
+
     def branch(self) -> Callable[[], None]:
         """Save what follows as a chat of its own; the one so far stays as it was saved.
 
@@ -85,6 +95,14 @@ class Recording:
             self._saved = before
 
         return back
+
+    def _is_secure(self) -> bool:
+        if self._store is None or self._saved is None or self._failing:
+            return False
+        try:
+            return self._store.load(self._saved.id).revision == self._saved.revision
+        except GemmachatError:  # saving it tells
+            return False
 
     def _made(self, name: str, document: Mapping[str, Any], pending: str | None) -> ChatContent:
         return ChatContent(name, self.origin.model, self.origin.settings, document, pending)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gemmachat.store import Store
 
 SETTLED_S = 1.0  # a Ctrl-C sooner after an answer was stopped was still meant for it
-_ROOM = "/compact makes room, /clear starts a new conversation"
+_ROOM = "/compact or /undo makes room, /clear starts a new conversation"
 
 
 class Talk:

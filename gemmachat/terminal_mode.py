@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ if sys.platform != "win32":
     import termios
 
 _INPUT, _LOCAL = 0, 3  # where `tcgetattr` puts these flags
+_PATIENCE_S = 0.5  # with a terminal that takes nothing more
 UNMARKED = "\x1b[?2004l"
 """Ends bracketed paste."""
 _CURSOR = "\x1b[?25h"  # shows it
@@ -63,8 +65,10 @@ def restored_when_terminated(stdin: TextIO, out: TextIO) -> Iterator[None]:
     def end(number: int, _frame: FrameType | None) -> None:
         with suppress(OSError, termios.error):
             termios.tcsetattr(stdin.fileno(), termios.TCSANOW, before)
-            termios.tcflow(out.fileno(), termios.TCOON)  # Ctrl-S would hold up what follows
-            os.write(out.fileno(), f"{UNMARKED}{_CURSOR}\n".encode())
+            # Ctrl-S may have stopped it: the write would never return.
+            termios.tcflow(out.fileno(), termios.TCOON)
+            if select.select([], [out], [], _PATIENCE_S)[1]:
+                os.write(out.fileno(), f"{UNMARKED}{_CURSOR}\n".encode())
         os._exit(128 + number)
 
     previous = signal.signal(signal.SIGTERM, end)

@@ -11,6 +11,7 @@ import pytest
 from pseudo_terminal import pseudo_terminal, scripted
 
 from gemmachat.commands import COMMANDS
+from gemmachat.store import Store
 
 NO_DESKTOP = {"DISPLAY": "", "WAYLAND_DISPLAY": ""}
 CODE = "Here:\n\n```python\nx = 1\n```\n\nand ~~~ no more."
@@ -136,6 +137,18 @@ def test_compact_shows_what_it_did() -> None:
         assert terminal.leave() == 0
 
 
+def test_full_context_has_no_tokens_left_and_the_advice_helps() -> None:
+    script = scripted("long " * 100, "fine")
+    with pseudo_terminal("run", "tiny", "--ctx", "100", script=script, columns=200) as terminal:
+        terminal.wait_for_prompt()
+        assert "/compact or /undo makes room" in terminal.told("first")
+        assert "100 tokens are used, 0 are left" in terminal.told("/tokens")
+        assert "nothing to compact" in terminal.told("/compact")
+        assert "taken back: first" in terminal.told("/undo")
+        assert "fine" in terminal.told("second")
+        assert terminal.leave() == 0
+
+
 def test_notes_are_broken_between_words() -> None:
     with pseudo_terminal("run", "tiny", script=scripted("one"), columns=40) as terminal:
         terminal.wait_for_prompt()
@@ -157,6 +170,53 @@ def test_taken_up_chat_is_compacted_too(tmp_path: Path) -> None:
         terminal.wait_for_prompt()
         assert "this summary stands for 1 turns now" in terminal.told("/compact")
         assert terminal.leave() == 0
+
+
+def test_compact_keeps_turns_of_a_chat_that_another_program_has_deleted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "gemmachat" / "chats.sqlite3", print)
+    with pseudo_terminal(
+        "run", "tiny", script=scripted("one", "two", "In short."), XDG_DATA_HOME=str(tmp_path)
+    ) as terminal:
+        terminal.wait_for_prompt()
+        terminal.ask("a")
+        terminal.ask("b")
+        store.delete(1)
+        assert "chat 2 keeps them, this goes on as chat 3" in terminal.told("/compact")
+        assert questions(store, 2) == ["a", "b"]
+        assert questions(store, 3)[1:] == ["b"]
+        assert terminal.leave() == 0
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_compact_tells_the_truth_about_turns_that_could_not_be_saved(
+    mended: bool, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "gemmachat" / "chats.sqlite3", print)
+    aside = tmp_path / "aside"
+    with pseudo_terminal(
+        "run", "tiny", script=scripted("one", "two", "In short."), XDG_DATA_HOME=str(tmp_path)
+    ) as terminal:
+        terminal.wait_for_prompt()
+        terminal.ask("a")
+        store.path.rename(aside)
+        store.path.mkdir()
+        assert "this chat is not saved" in terminal.told("b")
+        if mended:
+            store.path.rmdir()
+            aside.rename(store.path)
+        shown = terminal.told("/compact")
+        assert "this summary stands for 1 turns now" in shown
+        assert ("chat 1 keeps them, this goes on as chat 2" in shown) == mended
+        assert ("keeps them" in shown) == mended
+        assert terminal.leave() == 0
+    if mended:
+        assert questions(store, 1) == ["a", "b"]
+
+
+def questions(store: Store, chat: int) -> list[str]:
+    """What was asked in a saved chat."""
+    messages = store.load(chat).content.document["messages"]
+    return [message["text"] for message in messages if message["role"] == "user"]
 
 
 def test_edit_that_was_given_up_changes_nothing() -> None:

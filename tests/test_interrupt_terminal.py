@@ -5,6 +5,7 @@ Loading is in `test_loading_terminal.py`, calls of tools in `test_tool_terminal.
 
 from __future__ import annotations
 
+import select
 import signal
 
 import pytest
@@ -117,3 +118,16 @@ def test_termination_leaves_the_terminal_as_it_was(answering: bool) -> None:
         assert terminal.end() == 128 + signal.SIGTERM
         assert terminal.modes == untouched_modes()
         assert terminal.raw.rindex(b"\x1b[?2004l") > terminal.raw.rindex(b"\x1b[?2004h")
+
+
+def test_termination_does_not_wait_for_a_terminal_that_was_stopped() -> None:
+    script = scripted("word " * 2000, pause_s=0.01)
+    with pseudo_terminal("run", "tiny", script=script) as terminal:
+        terminal.wait_for_prompt()
+        terminal.line("hi")
+        terminal.wait_for("word word")
+        terminal.send("\x13")  # Ctrl-S
+        while terminal.child.child_fd in select.select([terminal.child.child_fd], [], [], 0.5)[0]:
+            terminal.pump(0.1)
+        terminal.child.kill(signal.SIGTERM)
+        assert terminal.end() == 128 + signal.SIGTERM
