@@ -223,9 +223,8 @@ class CommandRunner:
         else:
             counts = f": {done.tokens_before} tokens became {done.tokens_after}"
             known = done.tokens_before and done.tokens_after
-            self._screen.note(
-                f"this summary stands for {done.turns} turns now{counts if known else ''}"
-            )
+            turns = "one turn" if done.turns == 1 else f"{done.turns} turns"
+            self._screen.note(f"this summary stands for {turns} now{counts if known else ''}")
             if kept is not None and recording.id is not None:
                 self._screen.note(f"chat {kept} keeps them, this goes on as chat {recording.id}")
 

@@ -6,6 +6,7 @@ to import than all the rest, nor what a chat consists of: that is imported while
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,16 +27,21 @@ def words_of(arguments: Sequence[str]) -> list[str] | None:
 
 
 def execute(words: Sequence[str], screen: Screen) -> int:
-    """Do what `run` with these words does and return the exit code."""
+    """Do what `run` with these words does and return the exit code.
+
+    Python collects garbage from when the prompt has been seen.
+    """
     name = words[0] if words else None
     if screen.terminal is None or not _is_model(name):
         from gemmachat.run_request import RunRequest, execute
 
+        gc.enable()
         return execute(RunRequest(first=name), screen)
 
     def begin() -> Talk:
         from gemmachat import run_request
 
+        gc.enable()
         return run_request.begin(name, screen)
 
     run_chat(Background(begin), screen, private=False)

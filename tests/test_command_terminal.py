@@ -123,7 +123,7 @@ def test_compact_shows_what_it_did() -> None:
         terminal.ask("b")
         shown = terminal.told("/compact")
         assert "In short: one." in shown
-        assert "this summary stands for 1 turns now" in shown
+        assert "this summary stands for one turn now" in shown
         kept = re.search(r"chat (\d+) keeps them, this goes on as chat (\d+)", shown)
         assert kept is not None
         assert re.findall(r"^ +(\d+)  2", terminal.told("/chats"), re.MULTILINE) == [
@@ -168,7 +168,7 @@ def test_taken_up_chat_is_compacted_too(tmp_path: Path) -> None:
         "run", "tiny", "--resume", script=scripted("In short."), **data
     ) as terminal:
         terminal.wait_for_prompt()
-        assert "this summary stands for 1 turns now" in terminal.told("/compact")
+        assert "this summary stands for one turn now" in terminal.told("/compact")
         assert terminal.leave() == 0
 
 
@@ -205,7 +205,7 @@ def test_compact_tells_the_truth_about_turns_that_could_not_be_saved(
             store.path.rmdir()
             aside.rename(store.path)
         shown = terminal.told("/compact")
-        assert "this summary stands for 1 turns now" in shown
+        assert "this summary stands for one turn now" in shown
         assert ("chat 1 keeps them, this goes on as chat 2" in shown) == mended
         assert ("keeps them" in shown) == mended
         assert terminal.leave() == 0
