@@ -86,8 +86,6 @@ def execute(
     """
     from gemmachat.ask import read_question
     from gemmachat.saving import Saving
-    from gemmachat.talk import Talk
-    from gemmachat.terminal_chat import run_chat
 
     name, prompt = _model_and_prompt(request, remote="base_url" in here)
     here_only = run_options.stays_here(request.base_url, request.model, name, here)
@@ -107,6 +105,9 @@ def execute(
         from gemmachat.one_answer import answer_one
 
         return answer_one(source, screen, saving, question, form, stats=request.stats)
+    from gemmachat.talk import Talk
+    from gemmachat.terminal_chat import run_chat
+
     chat = Background(lambda: Talk.of(source, screen, saving, stats=request.stats))
     chat.wait()
     run_chat(chat, screen, private=store is None)
