@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from gemmachat.errors import MemoryLimitError
+from gemmachat.interrupt import no_thread
 
 _TICK_S = 0.1  # how soon Ctrl-C ends a wait
 _THREAD = "gemmachat: background"
@@ -39,9 +39,7 @@ class Background(Generic[Value]):
             threading.Thread(target=run, name=_THREAD, daemon=True).start()
         except RuntimeError:
             self._ended = None
-            self._error = MemoryLimitError(
-                "no thread can be started: memory or the number of processes is at its limit"
-            )
+            self._error = no_thread()
             done(self._error)
 
     @property

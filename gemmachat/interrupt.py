@@ -35,6 +35,13 @@ class Interrupt:
     pressed: bool = False
 
 
+def no_thread() -> MemoryLimitError:
+    """The error where the system allows no further thread."""
+    return MemoryLimitError(
+        "no thread can be started: memory or the number of processes is at its limit"
+    )
+
+
 @contextmanager
 def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
     """Call `action` from another thread on every Ctrl-C; a second raises KeyboardInterrupt too.
@@ -80,9 +87,7 @@ def on_interrupt(action: Callable[[], None]) -> Iterator[Interrupt]:
     except RuntimeError:
         reader.close()
         writer.close()
-        raise MemoryLimitError(
-            "no thread can be started: memory or the number of processes is at its limit"
-        ) from None
+        raise no_thread() from None
     old_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     old_handler = signal.signal(signal.SIGINT, handle)
     try:
