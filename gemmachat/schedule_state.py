@@ -13,14 +13,15 @@ import hashlib
 import json
 import operator
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gemmachat.errors import NotFoundError
 from gemmachat.files import open_regular
 from gemmachat.native_structs import MAX_DRAFT, MAX_WIDTH, NativeSchedule
 from gemmachat.processors import processor_name
 from gemmachat.publish import publish
+from gemmachat.settings import schedule_folder
 
 FORMAT = 1
 MAX_BYTES = 4096
@@ -54,8 +55,8 @@ def state_file(
     """
     try:
         models = [_identity(path) for path in (target, drafter) if path is not None]
-        folder = _folder()
-    except (OSError, RuntimeError):  # a model that cannot be read, a user without a home
+        folder = schedule_folder()
+    except (OSError, NotFoundError):  # a model that cannot be read, a user without a home
         return None
     setting = json.dumps([FORMAT, models, clustered, threads, processor_name(), llama_cpp, kernels])
     return folder / f"{hashlib.sha256(setting.encode()).hexdigest()}.json"
@@ -171,18 +172,6 @@ def _changed(path: Path) -> float:
         return path.lstat().st_mtime
     except OSError:  # another program has removed it
         return 0.0
-
-
-def _folder() -> Path:
-    """Return the platform's folder for what a program remembers of its runs."""
-    home = os.environ.get("XDG_STATE_HOME", "")
-    if os.path.isabs(home):
-        return Path(home) / "gemmachat" / "schedule"
-    user = Path.home()
-    if not user.is_absolute():
-        raise RuntimeError("there is no home folder")
-    within = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
-    return user / within / "gemmachat" / "schedule"
 
 
 def _identity(path: Path) -> tuple[int, str]:

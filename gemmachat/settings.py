@@ -63,6 +63,11 @@ def history_file() -> Path:
     return _platform_folder("XDG_DATA_HOME", ".local/share") / "history"
 
 
+def schedule_folder() -> Path:
+    """Where what drafting learned is kept. Raises `NotFoundError` for a user without a home."""
+    return _platform_folder("XDG_STATE_HOME", ".local/state") / "schedule"
+
+
 def kernels(asked: str | None = None, option: str = "kernels") -> Kernels:
     """The matrix kernels to use: those that are asked for by an option, else by the environment.
 

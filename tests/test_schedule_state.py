@@ -222,6 +222,7 @@ def test_a_user_without_a_home_is_served(monkeypatch, tmp_path):
 
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as Python does without one
     monkeypatch.setattr(Path, "expanduser", no_home)
     monkeypatch.setattr(Path, "home", classmethod(no_home))
     monkeypatch.setattr(clusters, "lacks_clusters", lambda info: True)
